@@ -1,0 +1,58 @@
+"""The records that cross module borders, from a data file to the loss. Importable without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One problem as a data source gives it."""
+
+    id: str
+    """Unique in its source."""
+    prompt: str
+    """The question's text, before any template."""
+    answer: str = ""
+    """The gold answer as the source writes it; empty where a verifier needs none (code with tests)."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """What a verifier needs beyond the answer: `tests`, `entry_point`, a reasoning-gym entry; also level and subject."""
+    source: str = ""
+    """Where it came from: a file name, a hub id, `reasoning_gym:chain_sum`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """What the engine sampled for one prompt: the very tokens, never decoded and tokenised again."""
+
+    token_ids: tuple[int, ...]
+    """(T,) sampled ids, with the stop token where the model ended by itself."""
+    text: str
+    """Decoded `token_ids` without special tokens."""
+    logprobs: tuple[float, ...]
+    """(T,) log-probability of each sampled id under the distribution sampled from (after temperature, top-p, top-k)."""
+    finish_reason: FinishReason
+    """`stop`: the model ended; `length`: it was cut off at the token limit."""
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def truncated(self) -> bool:
+        return self.finish_reason == "length"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """One problem's group: the prompt as sent to the engine and its G completions."""
+
+    problem: Problem
+    prompt_ids: tuple[int, ...]
+    """(P,) prompt token ids, template applied."""
+    completions: tuple[Completion, ...]
+    """G of them; the group whose mean reward is the baseline."""
