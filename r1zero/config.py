@@ -1,0 +1,316 @@
+"""Every setting of every stage, in dataclasses checked at construction. Importable without torch or vLLM.
+
+A recipe (YAML) names what differs from the defaults here; a default is the value we would use ourselves.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The policy's starting point."""
+
+    path: str = ""
+    """A model folder, a hub id, or a model this project makes: `tiny:arithmetic`, `smollm2:135m-instruct`."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Compute type of the forward and backward passes; weights and optimizer are float32 always. auto: bfloat16 where
+    the device multiplies it fast (a GPU, a CPU with AVX512-BF16 or AMX), else float32."""
+    attention: Literal["auto", "sdpa", "flash_attention_2", "eager"] = "auto"
+    """Attention kernel of the trainer. auto: flash_attention_2 on a GPU where it is installed, else sdpa."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, about a third more time."""
+    lora_rank: int = 0
+    """0: train all weights; else the rank of LoRA adapters on all linear layers, merged for the engine at each sync."""
+    lora_alpha: int = 32
+    """LoRA scale numerator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Where problems come from."""
+
+    source: str = ""
+    """A .json/.jsonl(.gz)/.parquet file, a hub dataset id, `reasoning_gym:TASK`, or `tiny:arithmetic`."""
+    config: str = ""
+    """The hub dataset's configuration (subset) name."""
+    split: str = "train"
+    """Split of a hub dataset, or of a generated source."""
+    prompt_field: str = "problem"
+    """Field that holds the question."""
+    answer_field: str = "answer"
+    """Field that holds the gold answer."""
+    filter: dict[str, list[Any]] = field(default_factory=dict)
+    """Keep rows whose field has one of these values, such as {level: [3, 4, 5]}."""
+    limit: int = 0
+    """Keep the first so many rows after filter and shuffle; 0: all."""
+    seed: int = 0
+    """Seed of the shuffle and of a generated source."""
+    size: int = 1000
+    """How many problems a generated source makes."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Parameters of a generated source, such as reasoning-gym's {min_terms: 2}."""
+    max_prompt_tokens: int = 1024
+    """Limit of one prompt with its template."""
+    too_long: Literal["error", "skip"] = "error"
+    """What to do with a prompt over the limit: refuse the run, or skip it (counted). It is never cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingConfig:
+    """How completions are sampled, for training; the trainer's logprobs use the same temperature."""
+
+    max_tokens: int = 1024
+    """Most tokens of one completion."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """What generates completions."""
+
+    name: Literal["auto", "vllm", "vllm-server", "transformers"] = "auto"
+    """auto: vllm where it is installed, else transformers."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: the model's compute type."""
+    memory_gib: float = 0.0
+    """vLLM's KV cache on a CPU, in GiB; 0: sized from the run's own longest batch."""
+    gpu_memory_utilization: float = 0.4
+    """Share of a GPU's memory for vLLM (weights and KV cache); the trainer has the rest."""
+    sleep: bool = True
+    """Free vLLM's GPU memory while training."""
+    max_context: int = 0
+    """Longest prompt plus completion in tokens; 0: max_prompt_tokens + max_tokens."""
+    max_sequences: int = 256
+    """Sequences in flight at once."""
+    tensor_parallel: int = 1
+    """GPUs one engine is spread over."""
+    compile: bool | None = None
+    """vLLM's compilation: faster steps, slower start. None: on with a GPU, off on a CPU."""
+    url: str = ""
+    """vllm-server: its address, such as http://localhost:8000."""
+    sync_dir: str = ""
+    """vllm-server: folder both sides see, through which weights go."""
+    mismatch_warn: float = 0.05
+    """Mean |logprob difference| between engine and trainer past which the run warns, naming the likely cause.
+    verl's users take 0.01 in the mean as the sign of trouble; bf16 on both sides stays under 0.02."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardTerm:
+    """One verifier's part of the reward."""
+
+    verifier: str
+    """A registered name or `package.module:function`."""
+    weight: float = 1.0
+    """Its score is multiplied by this."""
+    name: str = ""
+    """Its name in the metrics; empty: the verifier's."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """The verifier's options."""
+    gate: str = ""
+    """Name of another term that must be correct for this one to count."""
+
+    @property
+    def key(self) -> str:
+        return self.name or self.verifier
+
+
+OutcomePolicy = Literal["score", "drop", "retry", "stop"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardConfig:
+    """How verdicts become one number. The first term is the accuracy term: pass@1 and dynamic sampling read it."""
+
+    terms: list[RewardTerm] = field(
+        default_factory=lambda: [RewardTerm(verifier="math"), RewardTerm(verifier="answer_tags")]
+    )
+    on_unparseable: OutcomePolicy = "score"
+    """score: its score (0); drop: the completion takes no part in the step; stop: end the run."""
+    on_truncated: OutcomePolicy = "score"
+    """drop is DAPO's overlong filtering."""
+    on_timeout: OutcomePolicy = "drop"
+    """A verifier over its deadline says nothing of the answer."""
+    on_error: OutcomePolicy = "retry"
+    """Ours, never the model's: tried once more, then dropped. It is never scored."""
+    workers: int = 0
+    """Verifier processes; 0: one a core."""
+    deadline_seconds: float = 10.0
+    """A verification past this is killed."""
+    max_error_share: float = 0.5
+    """A step in which more than this share of verdicts are `error` ends the run: the verifier is broken."""
+
+    def __post_init__(self) -> None:
+        _require(len(self.terms) > 0, "reward.terms needs at least one term")
+        keys = [term.key for term in self.terms]
+        _require(len(set(keys)) == len(keys), f"reward.terms: two terms are called the same ({keys}): give them names")
+        for term in self.terms:
+            _require(not term.gate or term.gate in keys, f"reward.terms: gate {term.gate!r} is no term of {keys}")
+        _require(self.on_error != "score", "reward.on_error: an error is ours and has no score: drop, retry or stop")
+        _require(self.on_timeout != "retry", "reward.on_timeout: retry would time out again: score, drop or stop")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig:
+    """The policy-gradient objective. The defaults are GRPO as in arXiv 2402.03300 with the field's later repairs named
+    at each field; recipes set them apart."""
+
+    group_size: int = 8
+    """Completions of one prompt (G)."""
+    prompts_per_step: int = 32
+    """Prompts in one rollout."""
+    minibatches: int = 1
+    """Optimizer steps taken from one rollout; above 1 the later ones are off-policy and the clip matters."""
+    epochs: int = 1
+    """Passes over one rollout."""
+    loss: Literal["clip", "gspo", "cispo", "reinforce"] = "clip"
+    """clip: PPO's surrogate per token (GRPO, DAPO, Dr. GRPO); gspo: per sequence; cispo: clipped weight; reinforce."""
+    advantage: Literal["group", "rloo", "group_baseline", "batch_baseline", "reinforce_pp"] = "group"
+    """group: (r - mean) / std of the group; rloo: leave-one-out mean; *_baseline: mean of the group or batch alone."""
+    std: Literal["group", "batch", "none"] = "group"
+    """What the advantage is divided by; none is Dr. GRPO."""
+    std_eps: float = 1e-6
+    """Added to the std (ddof 0)."""
+    aggregation: Literal["sequence", "token", "constant"] = "sequence"
+    """sequence: mean over a completion's tokens, then over completions (the paper); token: mean over all tokens of the
+    step (DAPO); constant: sum over tokens / (completions * max_tokens) (Dr. GRPO)."""
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    """Ratio kept within [1 - clip_low, 1 + clip_high]."""
+    dual_clip: float = 0.0
+    """Bound c > 1 on the surrogate where the advantage is negative (arXiv 1912.09729); 0: off."""
+    beta: float = 0.0
+    """KL coefficient; 0: no reference model is loaded."""
+    kl: Literal["k1", "k2", "k3"] = "k3"
+    """KL estimator, joschu.net/blog/kl-approx.html."""
+    kl_in: Literal["loss", "reward"] = "loss"
+    reference_every: int = 0
+    """Replace the reference by the policy every so many steps (400 in DeepSeek-R1); 0: never."""
+    entropy_bonus: float = 0.0
+    skip_zero_variance: bool = True
+    """Leave groups of equal rewards out of the batch: their advantages are 0. Their prompts still count in the
+    denominators, so the gradient is the same."""
+    dynamic_sampling: bool = False
+    """DAPO: refill the step with fresh prompts until it has enough groups of mixed accuracy."""
+    max_refills: int = 10
+    """Most extra rollouts of one step under dynamic sampling."""
+    importance_correction: Literal["none", "token", "sequence", "token_mask", "sequence_mask"] = "token"
+    """Truncated importance sampling between engine and trainer; the masks drop what lies over the cap."""
+    importance_cap: float = 2.0
+
+    def __post_init__(self) -> None:
+        _require(self.group_size >= 2, f"group_size must be 2 or more, got {self.group_size}")
+        _require(self.prompts_per_step >= 1, f"prompts_per_step must be 1 or more, got {self.prompts_per_step}")
+        _require(self.minibatches >= 1 and self.epochs >= 1, "minibatches and epochs must be 1 or more")
+        _require(
+            self.prompts_per_step * self.group_size % self.minibatches == 0,
+            f"minibatches={self.minibatches} does not divide prompts_per_step * group_size = "
+            f"{self.prompts_per_step * self.group_size}",
+        )
+        _require(self.beta >= 0, f"beta must be 0 or more, got {self.beta}")
+        _require(self.dual_clip == 0 or self.dual_clip > 1, f"dual_clip must be 0 or above 1, got {self.dual_clip}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """AdamW, its schedule and its micro-batches."""
+
+    lr: float = 1e-6
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm; 0: never."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """After warm-up: constant, or down to `min_lr` at the last step."""
+    warmup_steps: int = 0
+    min_lr: float = 0.0
+    micro_batch_tokens: int = 16384
+    """Tokens, padding included, in one forward and backward pass. Changes memory and speed, never the gradient."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalConfig:
+    """Scoring a held-out set during and around training, with the harness `r1zero eval` uses."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    """Held-out problems; an empty source: no evaluation."""
+    every: int = 0
+    """Steps between evaluations; 0: only before and after."""
+    samples: int = 1
+    """Completions a problem (k)."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 0
+    """0: the training limit."""
+    seed: int = 12345
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """The run's folder and length."""
+
+    name: str = ""
+    """Folder under `root`; empty: the recipe's name."""
+    root: str = "runs"
+    steps: int = 100
+    """Rollout-and-train steps."""
+    seed: int = 0
+    checkpoint_every: int = 50
+    """Steps between checkpoints; the last step always has one."""
+    keep_checkpoints: int = 2
+    """How many of the latest to keep, besides the best."""
+    save_rollouts: bool = True
+    """Keep every prompt, completion, verdict and advantage."""
+    trackers: list[str] = field(default_factory=lambda: ["tensorboard"])
+    """Any that accelerate knows: tensorboard, wandb, mlflow, …; metrics.jsonl is always written."""
+    threads: int = 0
+    """CPU threads of the trainer; 0: one a core."""
+
+    def __post_init__(self) -> None:
+        _require(self.steps >= 1, f"run.steps must be 1 or more, got {self.steps}")
+        _require(self.checkpoint_every >= 1, "run.checkpoint_every must be 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthSwitch:
+    """From a step on, another completion limit (R1-Zero: 65,536 tokens from step 8,200)."""
+
+    step: int
+    max_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRPOConfig:
+    """A GRPO run and its family: `r1zero train RECIPE`."""
+
+    stage: Literal["grpo"] = "grpo"
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    template: str = "r1zero"
+    """Prompt template: a name in prompts/, or a path to a file."""
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    length_switches: list[LengthSwitch] = field(default_factory=list)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+
+def cache_dir() -> str:
+    """Where made models are kept: $R1ZERO_CACHE, else ~/.cache/r1zero."""
+    return os.environ.get("R1ZERO_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "r1zero")
