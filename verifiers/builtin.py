@@ -1,3 +1,4 @@
 """Importing this module registers every built-in verifier."""
 
 from r1zero.verifiers import answer as answer
+from r1zero.verifiers import tags as tags

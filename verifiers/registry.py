@@ -168,7 +168,7 @@ def load_plugins() -> None:
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         try:
             loaded = entry.load()
-        except Exception as error:  # noqa: BLE001  any failure of a plugin's import is named, none is swallowed
+        except Exception as error:
             raise UserError(f"verifier plugin {entry.name!r} ({entry.value}) cannot be imported: {error}") from error
         # An entry point may name a decorated function, or a module whose import registers several.
         if callable(loaded) and all(v.function is not loaded for v in _registry.values()):

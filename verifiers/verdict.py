@@ -43,7 +43,9 @@ class Verdict:
         if self.score is None and self.outcome is not Outcome.ERROR:
             object.__setattr__(self, "score", 1.0 if self.outcome is Outcome.CORRECT else 0.0)
         if self.outcome is Outcome.ERROR and self.score is not None:
-            raise ValueError("an `error` verdict has no score: it is ours, and what to do with it is the recipe's choice")
+            raise ValueError(
+                "an `error` verdict has no score: it is ours, and what to do with it is the recipe's choice"
+            )
 
     @property
     def correct(self) -> bool:
