@@ -37,9 +37,11 @@ def clustered_mean(question_means: Sequence[float], samples_per_question: float)
     """The mean of per-question means in [0, 1] and its 95% interval over questions.
 
     The interval is Wilson's score interval at the effective sample size n_eff = p(1 - p) / stderr^2 (the idea of Korn
-    and Graubard, Survey Methodology 24, 1998, for clustered proportions), with Student's t quantile: unlike mean +- 2
-    stderr it stays in [0, 1], covers near 0 and 1 and on 30 questions, and is not empty when all questions score alike.
-    samples_per_question bounds n_eff: no sample counts for more than one question.
+    and Graubard, Survey Methodology 24, 1998, for clustered proportions), with Student's t quantile where the spread
+    over questions had to be estimated: unlike mean +- 2 stderr it stays in [0, 1], covers near 0 and 1 and on 30
+    questions, and is not empty when all questions score alike. Coverage by simulation: tests/test_statistics.py.
+    n_eff lies between n and n * samples_per_question: a question counts for one trial at least (means in [0, 1] spread
+    no wider than 0s and 1s), a sample for one at most.
     """
     means = np.asarray(question_means, dtype=np.float64)
     n = means.size
@@ -51,8 +53,10 @@ def clustered_mean(question_means: Sequence[float], samples_per_question: float)
     stderr = float(means.std(ddof=1)) / math.sqrt(n)
     most = n * max(samples_per_question, 1.0)
     # All right or all wrong: no spread was seen, and p is known no better than from one sample a question.
-    n_eff = float(n) if p in (0.0, 1.0) else min(most, p * (1 - p) / stderr**2 if stderr > 0 else most)
-    return Mean(mean=p, stderr=stderr, ci95=_wilson(p, n_eff, float(student_t.ppf(0.975, n - 1))), num_questions=n)
+    n_eff = n if p in (0.0, 1.0) else max(n, min(most, p * (1 - p) / stderr**2 if stderr > 0 else most))
+    # With one sample a question the variance is p(1 - p), and nothing but p was estimated.
+    z = float(student_t.ppf(0.975, n - 1)) if samples_per_question > 1 else 1.959964
+    return Mean(mean=p, stderr=stderr, ci95=_wilson(p, n_eff, z), num_questions=n)
 
 
 def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
