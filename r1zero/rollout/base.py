@@ -31,7 +31,7 @@ class Sampling:
     stop: tuple[str, ...] = ()
     """Texts that end a completion, kept in its text and its tokens."""
     seed: int | None = None
-    """Seed of this call; completion j of prompt i has its own stream derived from (seed, i, j). None: not repeatable."""
+    """Of this call; completion j of prompt i has its own stream derived from (seed, i, j). None: not repeatable."""
 
 
 class Engine(Protocol):
