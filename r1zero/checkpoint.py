@@ -1,0 +1,113 @@
+"""State <-> disk. A checkpoint is a Hugging Face model folder, loadable as it stands, with the trainer's state in
+`trainer/` beside the weights; a run resumed from one is the same run.
+
+Written under a temporary name, flushed to the disk, then renamed: a folder called `step-N` is always whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from r1zero.errors import UserError
+
+
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    tensors: dict[str, Any],
+    state: dict[str, Any],
+) -> Path:
+    """Write `folder/step-N`: weights in their master type (float32), `tensors` (optimizer, reference) by torch.save,
+    `state` (JSON-able counters) and the random state of every library. Returns the folder.
+
+    Raises UserError when it cannot be written (a full disk), leaving nothing half-written behind.
+    """
+    target = folder / f"step-{step}"
+    temporary = folder / f".writing-step-{step}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        trainer = temporary / "trainer"
+        trainer.mkdir(parents=True)
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        torch.save({**tensors, "rng": _rng_state()}, trainer / "tensors.pt")
+        (trainer / "state.json").write_text(json.dumps({"step": step, **state}, indent=1), encoding="utf-8")
+        for path in [*temporary.rglob("*"), temporary]:
+            _fsync(path)
+        if target.exists():  # the same step again, after a resume
+            shutil.rmtree(target)
+        temporary.rename(target)
+        _fsync(folder)
+    except (OSError, RuntimeError) as error:
+        # torch and safetensors report a failed write as RuntimeError or their own subclass of it.
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise UserError(
+            f"checkpoint {target} could not be written ({error}): free some disk space, then go on with --resume"
+        ) from error
+    return target
+
+
+def load_trainer_state(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`(tensors, state)` as given to `save_checkpoint`; also puts every library's random state back."""
+    # Our own file: it holds random states of Python and NumPy, which the weights-only loader refuses.
+    tensors: dict[str, Any] = torch.load(checkpoint / "trainer" / "tensors.pt", map_location="cpu", weights_only=False)
+    _set_rng_state(tensors.pop("rng"))
+    state: dict[str, Any] = json.loads((checkpoint / "trainer" / "state.json").read_text(encoding="utf-8"))
+    return tensors, state
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """The whole checkpoint with the highest step, if any."""
+    return max(_all(folder), key=_step, default=None)
+
+
+def prune(folder: Path, keep: int, best_step: int | None) -> None:
+    """Delete all but the last `keep` checkpoints and the best one."""
+    for path in sorted(_all(folder), key=_step)[:-keep] if keep else []:
+        if _step(path) != best_step:
+            shutil.rmtree(path)
+
+
+def _all(folder: Path) -> list[Path]:
+    return [p for p in folder.glob("step-*") if (p / "trainer" / "state.json").exists()]
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _rng_state() -> dict[str, Any]:
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+
+
+def _set_rng_state(state: dict[str, Any]) -> None:
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if state["cuda"]:
+        torch.cuda.set_rng_state_all(state["cuda"])

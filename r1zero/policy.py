@@ -1,0 +1,180 @@
+"""The policy: a Hugging Face causal model with float32 master weights, and the log-probabilities of its completions.
+
+Every stage takes its log-probabilities from here. Sequences are right-padded: positions then count from the first
+token and the causal mask hides the padding, so that no position ids or attention mask can be got wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from r1zero.config import ModelConfig
+from r1zero.errors import UserError
+from r1zero.logprobs import token_logprobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One completion on its way to the loss."""
+
+    prompt_ids: tuple[int, ...]
+    """(P,), P >= 1."""
+    completion_ids: tuple[int, ...]
+    """(T,), T >= 1."""
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt_ids) + len(self.completion_ids)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MicroBatch:
+    """Right-padded rows that go through the model together."""
+
+    indices: tuple[int, ...]
+    """(B,) which rows of the step these are."""
+    input_ids: Tensor
+    """(B, S) prompt, completion, padding."""
+    starts: Tensor
+    """(B,) position of the first completion token, at least 1."""
+    mask: Tensor
+    """(B, T) bool, True on completion tokens; T is the longest completion here."""
+    targets: Tensor
+    """(N,) the completion tokens in row-major order of `mask`; N = mask.sum()."""
+
+    def spread(self, flat: Tensor) -> Tensor:
+        """(N,) values of the completion tokens -> (B, T), 0 on padding; keeps the gradient."""
+        return torch.zeros(self.mask.shape, dtype=flat.dtype, device=flat.device).masked_scatter(self.mask, flat)
+
+
+def micro_batches(rows: Sequence[Row], max_tokens: int, device: torch.device | str = "cpu") -> list[MicroBatch]:
+    """Split rows into batches of at most `max_tokens` tokens, padding included, longest first.
+
+    Neighbours in length share a batch, so little is padding. A single row over the limit gets a batch of its own.
+    """
+    order = sorted(range(len(rows)), key=lambda i: (-rows[i].length, i))
+    groups: list[list[int]] = []
+    for i in order:
+        if groups and rows[groups[-1][0]].length * (len(groups[-1]) + 1) <= max_tokens:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return [_micro_batch(rows, group, device) for group in groups]
+
+
+def _micro_batch(rows: Sequence[Row], indices: list[int], device: torch.device | str) -> MicroBatch:
+    chosen = [rows[i] for i in indices]
+    longest = max(row.length for row in chosen)
+    input_ids = torch.tensor(
+        [[*row.prompt_ids, *row.completion_ids, *([0] * (longest - row.length))] for row in chosen]
+    )
+    lengths = torch.tensor([len(row.completion_ids) for row in chosen])
+    mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
+    return MicroBatch(
+        indices=tuple(indices),
+        input_ids=input_ids.to(device),
+        starts=torch.tensor([len(row.prompt_ids) for row in chosen]).to(device),
+        mask=mask.to(device),
+        targets=torch.tensor([token for row in chosen for token in row.completion_ids]).to(device),
+    )
+
+
+class Policy(nn.Module):
+    """A causal model whose forward pass returns the log-probabilities of a micro-batch's completion tokens.
+
+    A module of its own so that the wrappers of data parallelism see one forward call.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, batch: MicroBatch, *, temperature: float = 1.0, entropy_gradient: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """`(logprobs, entropy)`, both (B, T) float32: log pi of each completion token at `temperature`, and the
+        entropy in nats of the distribution it was drawn from (without gradient unless asked for). 0 on padding.
+
+        Only completion positions reach the language-model head, in chunks: see `logprobs.token_logprobs`.
+        """
+        hidden = self.backbone(input_ids=batch.input_ids, use_cache=False).last_hidden_state  # (B, S, D)
+        row, offset = batch.mask.nonzero(as_tuple=True)  # (N,), row-major
+        predicting = hidden[row, batch.starts[row] + offset - 1]  # (N, D): the state before each token
+        head = self.head
+        logprobs, entropy = token_logprobs(
+            predicting, head.weight, batch.targets, bias=head.bias, temperature=temperature
+        )
+        if not entropy_gradient:
+            entropy = entropy.detach()
+        return batch.spread(logprobs), batch.spread(entropy)
+
+    @property
+    def backbone(self) -> nn.Module:
+        """The model without its language-model head."""
+        backbone: nn.Module = self.model.base_model
+        return backbone
+
+    @property
+    def head(self) -> nn.Linear:
+        head = self.model.get_output_embeddings()
+        assert isinstance(head, nn.Linear)
+        return head
+
+
+def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer in a model folder. Raises UserError when there is none."""
+    try:
+        return AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder} holds no tokenizer that transformers can load: {_first_line(error)}") from error
+
+
+def load_model(folder: str | Path, config: ModelConfig) -> PreTrainedModel:
+    """The model in a folder (or of a hub id) with float32 weights and without dropout.
+
+    Raises UserError when it is no causal language model that transformers can load.
+    """
+    options: dict[str, Any] = {"dtype": torch.float32}
+    if config.attention != "auto":
+        options["attn_implementation"] = config.attention
+    try:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **options)
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        raise UserError(f"{folder} is no model that transformers can load: {_first_line(error)}") from error
+    # Dropout in the trainer alone would be a difference to the engine: the policy is the function without it. The
+    # probabilities are set to 0 because transformers checkpoints activations in training mode only.
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0
+    model.train()
+    if config.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model
+
+
+def compute_dtype(config: ModelConfig) -> torch.dtype:
+    """The type the forward and backward passes run in; `auto` is bfloat16 where the device multiplies it fast."""
+    if config.dtype == "auto":
+        return torch.bfloat16 if torch.cuda.is_available() or _cpu_has_bfloat16() else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[config.dtype]
+
+
+def _cpu_has_bfloat16() -> bool:
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,137 @@
+"""Recipes: a name or a YAML file, and overrides, in; a checked config out. Imports neither torch nor vLLM.
+
+A recipe names what differs from the defaults; `extends: OTHER` starts from another recipe instead, so that two
+algorithms are a short diff of one another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast, get_type_hints
+
+import yaml
+from jsonargparse import ArgumentParser, set_parsing_settings
+
+from r1zero.config import GRPOConfig
+from r1zero.errors import UserError, unknown_name
+
+STAGES: dict[str, type[GRPOConfig]] = {"grpo": GRPOConfig}
+
+
+def names() -> list[str]:
+    """The recipes that ship with the package."""
+    return sorted(
+        entry.name.removesuffix(".yaml")
+        for entry in resources.files("r1zero").joinpath("recipes").iterdir()
+        if entry.name.endswith(".yaml")
+    )
+
+
+def read(name_or_path: str) -> dict[str, Any]:
+    """A recipe's settings as nested dicts, what it extends merged in.
+
+    Raises UserError for an unknown name, a file that is no YAML mapping, or recipes that extend one another in a ring.
+    """
+    return _read(name_or_path, ())
+
+
+def _read(name_or_path: str, chain: tuple[str, ...]) -> dict[str, Any]:
+    if name_or_path in chain:
+        raise UserError(f"recipes extend one another in a ring: {' -> '.join([*chain, name_or_path])}")
+    if name_or_path in names():
+        text = resources.files("r1zero").joinpath("recipes", f"{name_or_path}.yaml").read_text(encoding="utf-8")
+    elif name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
+        try:
+            text = Path(name_or_path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"recipe {name_or_path} cannot be read: {error.strerror}") from error
+    else:
+        raise unknown_name("recipe", name_or_path, names())
+    try:
+        settings = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise UserError(f"recipe {name_or_path} is not YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(settings, dict):
+        raise UserError(f"recipe {name_or_path} must be a mapping of settings, is a {type(settings).__name__}")
+    base = settings.pop("extends", None)
+    return _merged(_read(base, (*chain, name_or_path)), settings) if base else settings
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` laid on `base`, mappings key by key, everything else replaced whole."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        result[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def load(name_or_path: str, overrides: Sequence[str] = ()) -> GRPOConfig:
+    """The checked config of a recipe with `--section.key value` overrides laid on it.
+
+    Raises UserError for a key that does not exist (with the near one), a value of the wrong type or out of range.
+    """
+    stage, settings, parser = _prepare(name_or_path)
+    known = _keys(stage)
+    _refuse_unknown([key for key, _ in _flat(settings)], known, f"recipe {name_or_path}")
+    _refuse_unknown(
+        [word[2:].partition("=")[0] for word in overrides if word.startswith("--")], {*known, "print_config"}, "options"
+    )
+    try:
+        namespace = parser.parse_args(list(overrides), namespace=parser.parse_object(settings))
+        return stage(**vars(parser.instantiate(namespace)))
+    except (argparse.ArgumentError, TypeError, ValueError) as error:
+        raise UserError(f"recipe {name_or_path}: {' '.join(str(error).split())}") from error
+
+
+def help_text(name_or_path: str) -> str:
+    """Every setting with its type, default and meaning."""
+    return _prepare(name_or_path)[2].format_help()
+
+
+def _prepare(name_or_path: str) -> tuple[type[GRPOConfig], dict[str, Any], ArgumentParser]:
+    settings = read(name_or_path)
+    name = settings.get("stage", "grpo")
+    if name not in STAGES:
+        raise unknown_name("stage", str(name), STAGES)
+    if isinstance(settings.setdefault("run", {}), dict):
+        settings["run"].setdefault("name", Path(name_or_path).stem)
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    parser = ArgumentParser(
+        exit_on_error=False, prog=f"r1zero train {name_or_path}", usage="%(prog)s [--section.key value ...]"
+    )
+    parser.add_class_arguments(STAGES[name])
+    return STAGES[name], settings, parser
+
+
+def _keys(config: type, prefix: str = "") -> set[str]:
+    """Every dotted key of a config class, sections included."""
+    keys = set()
+    for name, hint in get_type_hints(config).items():
+        keys.add(prefix + name)
+        if dataclasses.is_dataclass(hint):
+            keys |= _keys(cast(type, hint), f"{prefix}{name}.")
+    return keys
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Dotted keys and values of nested mappings; a mapping that is itself a value (a filter) is flattened too far, and
+    `_refuse_unknown` looks at its known parent instead."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in settings.items():
+        pairs += [(f"{prefix}{key}", value)]
+        if isinstance(value, Mapping):
+            pairs += _flat(value, f"{prefix}{key}.")
+    return pairs
+
+
+def _refuse_unknown(keys: Sequence[str], known: set[str], where: str) -> None:
+    free = {key for key in known if not any(other.startswith(f"{key}.") for other in known)}
+    for key in keys:
+        parents = {".".join(key.split(".")[:n]) for n in range(1, key.count(".") + 1)}
+        if key not in known and not parents & free:
+            raise unknown_name(f"setting in {where}", key, known)

@@ -1,0 +1,86 @@
+"""What a run reports: a line on the terminal, a line in metrics.jsonl, and the trackers accelerate knows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from accelerate import Accelerator
+from accelerate.utils import ProjectConfiguration
+from rich.console import Console
+
+from r1zero.config import RunConfig
+from r1zero.errors import UserError
+from r1zero.run import RunFolder
+
+console = Console(stderr=True, highlight=False)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """One line for the user, on stderr: stdout is kept for results."""
+    console.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def make_accelerator(config: RunConfig, folder: RunFolder, mixed_precision: str) -> Accelerator:
+    """An Accelerator whose trackers write into the run's folder."""
+    try:
+        return Accelerator(
+            mixed_precision=mixed_precision,
+            log_with=config.trackers or None,
+            project_config=ProjectConfiguration(project_dir=str(folder.path), logging_dir=str(folder.path)),
+        )
+    except ValueError as error:
+        raise UserError(f"run.trackers {config.trackers}: {error}") from error
+
+
+class Tracker:
+    """Metrics of one run, step by step."""
+
+    def __init__(self, accelerator: Accelerator, folder: RunFolder, config: RunConfig, first_step: int) -> None:
+        self._accelerator = accelerator
+        self._folder = folder
+        self._last_step = config.steps
+        self._first_step = first_step
+        self._began = time.monotonic()
+        if config.trackers:
+            # Events a killed run wrote after its checkpoint would show twice in TensorBoard without the purge.
+            accelerator.init_trackers("tensorboard", init_kwargs={"tensorboard": {"purge_step": first_step}})
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Write one step's metrics everywhere; only the main process has anything to write to."""
+        if not self._accelerator.is_main_process:
+            return
+        self._folder.log({"step": step, **metrics})
+        self._accelerator.log({k: v for k, v in metrics.items() if isinstance(v, int | float)}, step=step)
+
+    def line(self, step: int, metrics: Mapping[str, float]) -> None:
+        """The figures that matter, on one line, with the time left."""
+        done = step - self._first_step + 1
+        per_step = (time.monotonic() - self._began) / max(done, 1)
+        left = per_step * (self._last_step - step)
+        shown = [
+            f"step {step}/{self._last_step}",
+            f"reward {metrics.get('reward/mean', float('nan')):.3f}",
+            f"accuracy {metrics.get('reward/accuracy', float('nan')):.3f}",
+            *(f"{key.split('/')[1]} {metrics[key]:.3f}" for key in metrics if key.endswith("/score")),
+            f"length {metrics['completion/tokens_mean']:.0f}",
+            f"cut {metrics['completion/truncated']:.1%}",
+            f"flat {metrics['group/zero_variance']:.0%}",
+            f"entropy {metrics.get('policy/entropy', float('nan')):.3f}",
+            *([f"kl {metrics['policy/kl']:.4f}"] if "policy/kl" in metrics else []),
+            f"mismatch {metrics.get('mismatch/abs_mean', float('nan')):.1e}",
+            f"grad {metrics.get('optimizer/grad_norm', float('nan')):.2f}",
+            f"{metrics['time/step']:.1f} s",
+            f"left {_clock(left)}",
+        ]
+        say("  ".join(shown))
+
+    def close(self) -> None:
+        self._accelerator.end_training()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

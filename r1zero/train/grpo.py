@@ -1,0 +1,586 @@
+"""GRPO and its family (arXiv 2402.03300, algorithm 1): sample groups, score them by rule, step on the advantages.
+
+    for each step:
+        sample G completions of each prompt with the engine            `rollout`
+        score each; drop what says nothing of the answer               `rollout`
+        advantage = reward against its group                           `advantages`
+        for each minibatch: clipped surrogate (+ KL), one AdamW step   `update`
+        hand the new weights to the engine                             `sync`
+
+What differs between GRPO, Dr. GRPO, DAPO, GSPO, CISPO, RLOO and REINFORCE++ is a value in `AlgorithmConfig`.
+Everything random is a function of (run.seed, step), so a resumed run needs counters, weights and optimizer alone.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from r1zero import losses
+from r1zero.advantages import (
+    flat_groups,
+    group_advantages,
+    kl_shaped_rewards,
+    reinforce_advantages,
+    reinforce_pp_advantages,
+    rloo_advantages,
+)
+from r1zero.config import AlgorithmConfig, GRPOConfig, OptimizerConfig
+from r1zero.errors import UserError
+from r1zero.policy import MicroBatch, Policy, Row, micro_batches
+from r1zero.prompts import Template
+from r1zero.records import Completion, Problem
+from r1zero.rewards import Pending, Reward, Rewarder, reward_metrics
+from r1zero.rollout.base import Engine, Sampling
+from r1zero.sampler import take
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredGroup:
+    """One prompt's completions with their rewards."""
+
+    problem: Problem
+    prompt_ids: tuple[int, ...]
+    completions: tuple[Completion, ...]
+    rewards: tuple[Reward, ...]
+
+
+class GRPO:
+    """The algorithm: holds the policy, the reference, the optimizer and the engine; knows no run folder.
+
+    Prompts, completions and rewards of a step are split over the processes of `accelerator`; every denominator and
+    every batch statistic is over all of them.
+    """
+
+    def __init__(
+        self,
+        config: GRPOConfig,
+        *,
+        accelerator: Accelerator,
+        policy: Policy,
+        reference: Policy | None,
+        tokenizer: PreTrainedTokenizerBase,
+        template: Template,
+        problems: Sequence[Problem],
+        engine: Engine,
+        rewarder: Rewarder,
+    ) -> None:
+        self.config = config
+        self.accelerator = accelerator
+        self.tokenizer = tokenizer
+        self.template = template
+        self.problems = problems
+        self.engine = engine
+        self.rewarder = rewarder
+        self.reference = reference.requires_grad_(False).to(accelerator.device) if reference is not None else None
+        """The model the KL term holds the policy near; None when beta is 0."""
+        optimizer = torch.optim.AdamW(
+            policy.parameters(),
+            lr=config.optimizer.lr,
+            betas=config.optimizer.betas,
+            eps=config.optimizer.eps,
+            weight_decay=config.optimizer.weight_decay,
+            fused=True,
+        )
+        self.policy, self.optimizer = accelerator.prepare(policy, optimizer)
+        self.consumed = 0
+        """Prompts taken from the stream so far, by all processes."""
+        self.reference_step = 0
+        """The step whose policy is the reference; 0: the model the run began with."""
+        self.seconds: dict[str, float] = {}
+        """Where the current step's time went."""
+
+    @property
+    def model(self) -> Policy:
+        """The policy without the wrappers of data parallelism."""
+        model: Policy = self.accelerator.unwrap_model(self.policy)
+        return model
+
+    def step(self, step: int) -> tuple[dict[str, float], list[ScoredGroup], list[list[float]]]:
+        """One step of the algorithm box; `step` counts from 1.
+
+        Returns its metrics, this process's groups, and the advantage of each of their completions (mean over tokens).
+        """
+        self.seconds = {}
+        began = time.perf_counter()
+        groups, sampled = self.rollout(step)
+        rewards = [reward for group in groups for reward in group.rewards]
+        metrics = {**reward_metrics(rewards), **self._group_metrics(groups, sampled)}
+        with self._timed("advantages"):
+            rows = [
+                Row(prompt_ids=group.prompt_ids, completion_ids=completion.token_ids)
+                for group in groups
+                for completion in group.completions
+            ]
+            batch = self.advantages(groups, rows)
+        metrics |= self.update(step, rows, batch)
+        every = self.config.algorithm.reference_every
+        if self.reference is not None and every and step % every == 0:
+            self.reference.load_state_dict(self.model.state_dict())
+            self.reference_step = step
+        self.sync()
+        self.seconds["step"] = time.perf_counter() - began
+        metrics |= {f"time/{name}": seconds for name, seconds in self.seconds.items()}
+        metrics["time/tokens_per_second"] = sum(len(row.completion_ids) for row in rows) / self.seconds["step"]
+        sizes = [len(group.completions) for group in groups]
+        flat = iter(
+            [float(a[m].mean()) if bool(m.any()) else 0.0 for a, m in zip(batch.advantages, batch.mask, strict=True)]
+        )
+        return metrics, groups, [[next(flat) for _ in range(size)] for size in sizes]
+
+    # -- rollout -------------------------------------------------------------------------------------------------
+
+    def rollout(self, step: int) -> tuple[list[ScoredGroup], int]:
+        """This process's share of the step's groups, and how many were sampled to get them.
+
+        With dynamic sampling (arXiv 2503.14476 section 3.2) groups in which all or none are right are replaced by
+        fresh ones, at most `max_refills` times; it looks at the accuracy outcome, never at the shaped reward.
+        """
+        algorithm = self.config.algorithm
+        wanted = algorithm.prompts_per_step // self.accelerator.num_processes
+        groups: list[ScoredGroup] = []
+        sampled = 0
+        for refill in range(1 + (algorithm.max_refills if algorithm.dynamic_sampling else 0)):
+            fresh = self._sample(step, refill, wanted)
+            sampled += len(fresh)
+            groups += [g for g in fresh if _mixed(g)] if algorithm.dynamic_sampling else fresh
+            # All processes stop refilling together: the stream of prompts is shared.
+            enough = torch.tensor(float(len(groups) >= wanted), device=self.accelerator.device)
+            if bool(self.accelerator.reduce(enough, "mean") >= 1.0):
+                break
+        return groups[:wanted], sampled
+
+    def _sample(self, step: int, refill: int, count: int) -> list[ScoredGroup]:
+        """Generate and score groups for this process's next `count` prompts; scoring overlaps generation."""
+        world, rank = self.accelerator.num_processes, self.accelerator.process_index
+        indices = take(len(self.problems), self.consumed, count * world, self.config.run.seed)[rank::world]
+        self.consumed += count * world
+        problems = [self.problems[i] for i in indices]
+        texts = [self.template.render(p.prompt, self.tokenizer) for p in problems]
+        prompts = [tuple(self.template.encode(p.prompt, self.tokenizer)) for p in problems]
+        prefill = self.template.turn_prefill(self.tokenizer)
+        pending: dict[tuple[int, int], Pending] = {}
+
+        def score(i: int, j: int, completion: Completion) -> None:
+            pending[i, j] = self.rewarder.submit(problems[i], texts[i], completion, prefill)
+
+        with self._timed("rollout"):
+            size = self.config.algorithm.group_size
+            answered = self.engine.generate(prompts, self.sampling(step, refill), size, score)
+        with self._timed("verify"):  # what is left of it once the engine is done
+            rewards = self.rewarder.collect([pending[i, j] for i in range(len(prompts)) for j in range(size)])
+        if self.config.algorithm.drop_truncated:
+            cut = [completion.truncated for group in answered for completion in group]
+            rewards = [replace(r, keep=r.keep and not c) for r, c in zip(rewards, cut, strict=True)]
+        return [
+            ScoredGroup(
+                problem=problems[i],
+                prompt_ids=prompts[i],
+                completions=answered[i],
+                rewards=tuple(rewards[i * size : (i + 1) * size]),
+            )
+            for i in range(len(prompts))
+        ]
+
+    def sampling(self, step: int, refill: int = 0) -> Sampling:
+        """The step's sampling parameters, seed included."""
+        wanted = self.config.sampling
+        seed = random.Random(f"{self.config.run.seed}/{step}/{refill}/{self.accelerator.process_index}")
+        return Sampling(
+            max_tokens=max_tokens_at(self.config, step),
+            temperature=wanted.temperature,
+            top_p=wanted.top_p,
+            top_k=wanted.top_k,
+            min_p=wanted.min_p,
+            stop_token_ids=tuple(self.template.stop_token_ids(self.tokenizer)),
+            stop=tuple(self.template.stop),
+            seed=seed.getrandbits(31),
+        )
+
+    # -- advantages ----------------------------------------------------------------------------------------------
+
+    def advantages(self, groups: Sequence[ScoredGroup], rows: Sequence[Row]) -> StepBatch:
+        """Everything the loss needs, one entry a row, right-padded to the longest completion of the step."""
+        algorithm = self.config.algorithm
+        lengths = torch.tensor([len(row.completion_ids) for row in rows])
+        keep = torch.tensor([r.keep for g in groups for r in g.rewards], dtype=torch.bool) & (lengths > 0)
+        mask = (torch.arange(int(lengths.max()) if len(lengths) else 0)[None, :] < lengths[:, None]) & keep[:, None]
+        engine = torch.zeros(mask.shape)
+        for i, completion in enumerate(c for g in groups for c in g.completions):
+            engine[i, : completion.num_tokens] = torch.tensor(completion.logprobs)
+        # The policy is the one that sampled until the first optimizer step; only a later one needs its old logprobs,
+        # or a reward that has the KL in it.
+        steps = algorithm.minibatches * algorithm.epochs
+        kl_in_reward = self.reference is not None and algorithm.kl_in == "reward"
+        corrected = algorithm.importance_correction != "none"
+        old = None
+        if kl_in_reward or (steps > 1 and corrected):
+            old = self._logprobs(self.policy, rows, mask)
+        elif steps > 1:
+            old = engine
+        reference = self._logprobs(self.reference, rows, mask) if self.reference is not None else None
+        rewards = torch.tensor([r.value if r.value is not None else 0.0 for g in groups for r in g.rewards])
+        kl = None
+        if kl_in_reward:
+            assert old is not None
+            assert reference is not None
+            kl = losses.KL_ESTIMATORS[algorithm.kl](old, reference, mask)
+        advantages = self._advantages(rewards, keep, kl, mask)
+        return StepBatch(
+            mask=mask, engine_logprobs=engine, old_logprobs=old, ref_logprobs=reference, advantages=advantages
+        )
+
+    def _advantages(self, rewards: Tensor, keep: Tensor, kl: Tensor | None, mask: Tensor) -> Tensor:
+        """(B, T) advantages from (B,) rewards: the choice that `algorithm.advantage` and `algorithm.std` name.
+
+        Statistics over the batch are over all processes: the rewards are gathered first.
+        """
+        algorithm = self.config.algorithm
+        gather = self._gather
+        if algorithm.advantage == "reinforce_pp":
+            zeros = torch.zeros(mask.shape) if kl is None else kl
+            if self.accelerator.num_processes > 1:
+                raise UserError("advantage reinforce_pp normalises over all tokens and runs on one process so far")
+            return reinforce_pp_advantages(rewards, zeros, mask, beta=algorithm.beta if kl is not None else 0.0)
+        if kl is not None:
+            rewards = kl_shaped_rewards(rewards, kl, mask, beta=algorithm.beta)
+        size = algorithm.group_size
+        everyone, kept = gather(rewards).reshape(-1, size), gather(keep).reshape(-1, size)
+        if algorithm.advantage == "group":
+            result = group_advantages(everyone, kept, scale=algorithm.std, eps=algorithm.std_eps)
+        elif algorithm.advantage == "rloo":
+            result = rloo_advantages(everyone, kept)
+        else:
+            one_group = algorithm.advantage == "group_baseline"
+            result = reinforce_advantages(everyone, kept, baseline="group" if one_group else "batch")
+        own = result.flatten()[self.accelerator.process_index * len(rewards) :][: len(rewards)]
+        return own[:, None].expand(mask.shape)
+
+    # -- update --------------------------------------------------------------------------------------------------
+
+    def update(self, step: int, rows: Sequence[Row], batch: StepBatch) -> dict[str, float]:
+        """The optimizer steps of one rollout. Denominators are those of the whole minibatch over all processes."""
+        algorithm, settings = self.config.algorithm, self.config.optimizer
+        lr = learning_rate(settings, step, self.config.run.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        kl_in_loss = self.reference is not None and algorithm.kl_in == "loss"
+        figures: list[dict[str, float]] = []
+        for epoch in range(algorithm.epochs):
+            order = list(range(len(rows)))
+            if algorithm.minibatches > 1:  # R1-Zero: a random split of the rollout
+                random.Random(f"{self.config.run.seed}/{step}/{epoch}").shuffle(order)
+            size = math.ceil(len(rows) / algorithm.minibatches)
+            for start in range(0, len(rows), size) if rows else [0]:
+                chosen = order[start : start + size]
+                totals = self._totals(batch.mask[chosen], step)
+                learns = [
+                    i
+                    for i in chosen
+                    if bool(batch.mask[i].any())
+                    and (
+                        not algorithm.skip_zero_variance
+                        or kl_in_loss
+                        or algorithm.entropy_bonus > 0
+                        or bool(batch.advantages[i].any())
+                    )
+                ]
+                figures.append(self._optimizer_step(rows, learns, batch, totals))
+        metrics = {"optimizer/lr": lr}
+        for name in sorted({name for part in figures for name in part}):
+            values = [part[name] for part in figures if name in part]
+            metrics[name] = max(values) if name.endswith("_max") else sum(values) / len(values)
+        return metrics
+
+    def _optimizer_step(
+        self, rows: Sequence[Row], learns: list[int], batch: StepBatch, totals: losses.StepTotals
+    ) -> dict[str, float]:
+        parts: list[losses.Metrics] = []
+        with self._timed("train"):
+            micros = micro_batches([rows[i] for i in learns], self.config.optimizer.micro_batch_tokens, self.device)
+            for k, micro in enumerate(micros):
+                last = k == len(micros) - 1
+                with self._no_gradient_exchange(not last):
+                    loss, metrics = self._loss(micro, batch.at([learns[i] for i in micro.indices], micro), totals)
+                    # Data parallelism averages gradients over processes; the denominators are already over all.
+                    self.accelerator.backward(loss * self.accelerator.num_processes)
+                parts.append(metrics)
+            if not micros:
+                self._empty_backward()
+            trained = sum(int(batch.mask[i].sum()) for i in learns)
+            figures = self._reduced(losses.add_metrics(parts), totals.num_tokens, trained)
+        with self._timed("optimizer"):
+            norm = self.accelerator.clip_grad_norm_(
+                self.policy.parameters(), self.config.optimizer.max_grad_norm or float("inf")
+            )
+            if bool(torch.isfinite(norm)):
+                self.optimizer.step()
+            self.optimizer.zero_grad()
+        # A step with a gradient that is not finite is skipped, and shows: it would poison the optimizer's moments.
+        return {**figures, "optimizer/grad_norm": float(norm), "optimizer/skipped": float(not torch.isfinite(norm))}
+
+    def _loss(self, micro: MicroBatch, batch: StepBatch, totals: losses.StepTotals) -> tuple[Tensor, losses.Metrics]:
+        """The objective on one micro-batch, with its metrics."""
+        algorithm = self.config.algorithm
+        logprobs, entropy = self.policy(
+            micro, temperature=self._temperature, entropy_gradient=algorithm.entropy_bonus > 0
+        )
+        mask = batch.mask
+        old = logprobs.detach() if batch.old_logprobs is None else batch.old_logprobs
+        weights, weight_metrics = self._importance_weights(old, batch.engine_logprobs, mask, totals)
+        loss, metrics = policy_loss(algorithm, logprobs, old, batch.advantages, mask, totals, weights)
+        metrics = {f"policy/{k}": v for k, v in (metrics | weight_metrics).items()}
+        metrics["policy/loss"] = loss.detach()
+        if batch.ref_logprobs is not None and algorithm.kl_in == "loss":
+            kl, kl_metrics = losses.kl_loss(
+                logprobs,
+                batch.ref_logprobs,
+                mask,
+                totals,
+                beta=algorithm.beta,
+                estimator=algorithm.kl,
+                aggregation=algorithm.aggregation,
+            )
+            loss = loss + kl
+            metrics |= {f"policy/{k}": v for k, v in kl_metrics.items()}
+        bonus, entropy_metrics = losses.entropy_loss(
+            entropy, mask, totals, coefficient=algorithm.entropy_bonus, aggregation=algorithm.aggregation
+        )
+        metrics |= {f"policy/{k}": v for k, v in entropy_metrics.items()}
+        mismatch = losses.mismatch_metrics(old, batch.engine_logprobs, mask, totals)
+        metrics |= {k.replace("mismatch_", "mismatch/"): v for k, v in mismatch.items()}
+        return loss + bonus if algorithm.entropy_bonus else loss, metrics
+
+    def _importance_weights(
+        self, old: Tensor, engine: Tensor, mask: Tensor, totals: losses.StepTotals
+    ) -> tuple[Tensor | None, losses.Metrics]:
+        algorithm = self.config.algorithm
+        if algorithm.importance_correction == "none":
+            return None, {}
+        level, _, outside = algorithm.importance_correction.partition("_")
+        return losses.importance_weights(
+            old,
+            engine,
+            mask,
+            totals,
+            level="token" if level == "token" else "sequence",
+            outside="mask" if outside else "truncate",
+            cap=algorithm.importance_cap,
+        )
+
+    def sync(self) -> None:
+        """Hand the policy's weights to the engine."""
+        with self._timed("sync"):
+            self.engine.sync_weights(self.model.model)
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """`(tensors, counters)` that with the weights make the next step what it would have been."""
+        tensors: dict[str, Any] = {"optimizer": self.optimizer.state_dict()}
+        if self.reference is not None and self.reference_step:
+            tensors["reference"] = self.reference.state_dict()
+        return tensors, {"consumed": self.consumed, "reference_step": self.reference_step}
+
+    def load_state(self, tensors: dict[str, Any], state: dict[str, Any]) -> None:
+        """Take over what `state` gave; the policy's weights are loaded already."""
+        self.optimizer.load_state_dict(tensors["optimizer"])
+        self.consumed, self.reference_step = state["consumed"], state["reference_step"]
+        if "reference" in tensors and self.reference is not None:
+            self.reference.load_state_dict(tensors["reference"])
+
+    # -- plumbing ------------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self.accelerator.device
+        return device
+
+    @property
+    def _temperature(self) -> float:
+        return self.config.sampling.temperature
+
+    @torch.no_grad()
+    def _logprobs(self, policy: torch.nn.Module, rows: Sequence[Row], mask: Tensor) -> Tensor:
+        """(B, T) logprobs of all rows under `policy`, without gradient."""
+        result = torch.zeros(mask.shape)
+        present = [i for i in range(len(rows)) if bool(mask[i].any())]
+        for micro in micro_batches([rows[i] for i in present], self.config.optimizer.micro_batch_tokens, self.device):
+            with self.accelerator.autocast():
+                logprobs, _ = policy(micro, temperature=self._temperature)
+            index = torch.tensor([present[i] for i in micro.indices])
+            result[index, : logprobs.shape[1]] = logprobs.float().cpu()
+        return result
+
+    def _totals(self, mask: Tensor, step: int) -> losses.StepTotals:
+        """The minibatch's denominators over all processes."""
+        counts = torch.tensor([mask.sum(), mask.any(-1).sum()], dtype=torch.long, device=self.device)
+        tokens, sequences = self.accelerator.reduce(counts, "sum").tolist()
+        return losses.StepTotals(
+            num_tokens=int(tokens), num_sequences=int(sequences), max_tokens=max_tokens_at(self.config, step)
+        )
+
+    def _reduced(self, metrics: losses.Metrics, num_tokens: int, trained: int) -> dict[str, float]:
+        """One process's sums -> the step's figures: means over the tokens that went through the trainer.
+
+        The losses divide by all tokens of the minibatch; rows left out for their zero advantage were not looked at, so
+        a mean of what was looked at needs the other denominator. `policy/loss` keeps its own.
+        """
+        own = {name: float(value) for name, value in metrics.items()}
+        everyone: list[tuple[dict[str, float], int]] = gather_object([(own, trained)])
+        trained = sum(count for _, count in everyone)
+        figures: dict[str, float] = {}
+        for name in sorted({name for part, _ in everyone for name in part}):
+            values = [part[name] for part, _ in everyone if name in part]
+            if name.endswith("_max"):
+                figures[name] = max(values)
+            else:
+                figures[name] = sum(values) if name == "policy/loss" else sum(values) * num_tokens / max(trained, 1)
+        return figures
+
+    def _gather(self, values: Tensor) -> Tensor:
+        if self.accelerator.num_processes == 1:
+            return values
+        gathered: Tensor = self.accelerator.gather(values.to(self.device)).cpu()
+        return gathered
+
+    @contextmanager
+    def _no_gradient_exchange(self, wanted: bool) -> Iterator[None]:
+        if wanted and self.accelerator.num_processes > 1:
+            with self.accelerator.no_sync(self.policy):
+                yield
+        else:
+            yield
+
+    def _empty_backward(self) -> None:
+        """A process without a row to learn from still takes part in the exchange of gradients, with zeros."""
+        if self.accelerator.num_processes == 1:
+            for parameter in self.policy.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+            return
+        row = Row(prompt_ids=(0,), completion_ids=(0,))
+        logprobs, _ = self.policy(micro_batches([row], 2, self.device)[0], temperature=1.0)
+        self.accelerator.backward(logprobs.sum() * 0.0)
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def _group_metrics(self, groups: Sequence[ScoredGroup], sampled: int) -> dict[str, float]:
+        completions = [c for g in groups for c in g.completions]
+        if not completions:
+            return {"group/sampled": float(sampled), "group/zero_variance": 1.0}
+        lengths = torch.tensor([float(c.num_tokens) for c in completions])
+        rewards = torch.tensor([[r.value if r.value is not None else 0.0 for r in g.rewards] for g in groups])
+        keep = torch.tensor([[r.keep for r in g.rewards] for g in groups], dtype=torch.bool)
+        quantiles = torch.quantile(lengths, torch.tensor([0.1, 0.5, 0.9])).tolist()
+        return {
+            "completion/tokens_mean": float(lengths.mean()),
+            **dict(
+                zip(("completion/tokens_p10", "completion/tokens_p50", "completion/tokens_p90"), quantiles, strict=True)
+            ),
+            "completion/tokens_max": float(lengths.max()),
+            "completion/truncated": sum(c.truncated for c in completions) / len(completions),
+            "group/zero_variance": float(flat_groups(rewards, keep).float().mean()),
+            "group/reward_std": float(rewards.std(dim=1, correction=0).mean()),
+            "group/sampled": float(sampled),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepBatch:
+    """The tensors of a step, a row a completion, on the CPU until a micro-batch asks for them."""
+
+    mask: Tensor
+    """(B, T) bool, True on the completion tokens trained on; all False for a dropped completion."""
+    engine_logprobs: Tensor
+    """(B, T) of the distribution sampled from, as the engine reported them."""
+    advantages: Tensor
+    """(B, T)."""
+    old_logprobs: Tensor | None = None
+    """(B, T) log pi_old under the trainer; None: the policy has not moved, its own logprobs are the old ones."""
+    ref_logprobs: Tensor | None = None
+    """(B, T)."""
+
+    def at(self, indices: list[int], micro: MicroBatch) -> StepBatch:
+        """The rows of a micro-batch, cut to its longest completion, on its device."""
+        width = micro.mask.shape[1]
+
+        def pick(values: Tensor | None) -> Tensor | None:
+            return None if values is None else values[indices, :width].to(micro.mask.device)
+
+        return StepBatch(
+            mask=micro.mask,
+            engine_logprobs=self.engine_logprobs[indices, :width].to(micro.mask.device),
+            advantages=self.advantages[indices, :width].to(micro.mask.device),
+            old_logprobs=pick(self.old_logprobs),
+            ref_logprobs=pick(self.ref_logprobs),
+        )
+
+
+def policy_loss(
+    algorithm: AlgorithmConfig,
+    logprobs: Tensor,  # (B, T)
+    old_logprobs: Tensor,  # (B, T)
+    advantages: Tensor,  # (B, T)
+    mask: Tensor,  # (B, T) bool
+    totals: losses.StepTotals,
+    weights: Tensor | None,  # (B, T)
+) -> tuple[Tensor, losses.Metrics]:
+    """The policy loss that `algorithm.loss` names."""
+    if algorithm.loss == "reinforce":
+        return losses.reinforce_loss(
+            logprobs, advantages, mask, totals, weights=weights, aggregation=algorithm.aggregation
+        )
+    clip: dict[str, Any] = {
+        "clip_low": algorithm.clip_low,
+        "clip_high": algorithm.clip_high,
+        "weights": weights,
+        "aggregation": algorithm.aggregation,
+    }
+    if algorithm.loss == "gspo":
+        return losses.gspo_loss(logprobs, old_logprobs, advantages, mask, totals, **clip)
+    if algorithm.loss == "cispo":
+        return losses.cispo_loss(logprobs, old_logprobs, advantages, mask, totals, **clip)
+    return losses.clipped_policy_loss(
+        logprobs, old_logprobs, advantages, mask, totals, dual_clip=algorithm.dual_clip or None, **clip
+    )
+
+
+def learning_rate(settings: OptimizerConfig, step: int, num_steps: int) -> float:
+    """The rate of `step` (from 1): linear warm-up, then constant, or down to `min_lr` at `num_steps`."""
+    if step <= settings.warmup_steps:
+        return settings.lr * step / settings.warmup_steps
+    progress = min(1.0, (step - settings.warmup_steps) / max(1, num_steps - settings.warmup_steps))
+    if settings.schedule == "linear":
+        return settings.lr + (settings.min_lr - settings.lr) * progress
+    if settings.schedule == "cosine":
+        return settings.min_lr + (settings.lr - settings.min_lr) * (1 + math.cos(math.pi * progress)) / 2
+    return settings.lr
+
+
+def max_tokens_at(config: GRPOConfig, step: int) -> int:
+    """The completion limit at `step`, after the length switches up to it."""
+    reached = [switch for switch in config.length_switches if switch.step <= step]
+    return max(reached, key=lambda switch: switch.step).max_tokens if reached else config.sampling.max_tokens
+
+
+def _mixed(group: ScoredGroup) -> bool:
+    """Some right, some not: what dynamic sampling keeps."""
+    known = [r.correct for r in group.rewards if r.keep and r.correct is not None]
+    return any(known) and not all(known)

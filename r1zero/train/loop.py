@@ -1,0 +1,405 @@
+"""A GRPO run from its config to its last checkpoint: what stands around the algorithm of `train/grpo.py`.
+
+Everything that can be wrong with the input is looked at before the run's folder is made.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from r1zero import datasets, models, prompts
+from r1zero.checkpoint import latest_checkpoint, load_trainer_state, prune, save_checkpoint
+from r1zero.config import DataConfig, GRPOConfig
+from r1zero.errors import UserError
+from r1zero.eval.harness import evaluate
+from r1zero.eval.result import EvalResult
+from r1zero.policy import Policy, compute_dtype, load_model, load_tokenizer
+from r1zero.prompts import Template
+from r1zero.records import Problem
+from r1zero.rewards import Rewarder
+from r1zero.rollout import engine_name, make_engine
+from r1zero.rollout.base import Engine, Sampling
+from r1zero.run import RunFolder
+from r1zero.tracking import Tracker, make_accelerator, say
+from r1zero.train.grpo import GRPO, ScoredGroup
+from r1zero.verifiers import VerifierPool, VerifierSpec, resolve
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a run needs from outside, checked."""
+
+    model_path: Path
+    tokenizer: PreTrainedTokenizerBase
+    template: Template
+    problems: list[Problem]
+    held_out: list[Problem]
+    skipped: int
+    """Training prompts over the limit, left out as the config says."""
+
+
+def train_grpo(config: GRPOConfig, *, resume: bool = False) -> Path:
+    """Run `config` to its last step; returns the last checkpoint. `resume` goes on from the latest one.
+
+    Raises UserError for every mistake that is the user's to mend. Ctrl-C and SIGTERM end the run after the step under
+    way, with a checkpoint.
+    """
+    folder = RunFolder(config.run.root, config.run.name)
+    if folder.exists and not resume:
+        raise UserError(
+            f"{folder.path} holds a run already: add --resume to go on with it, give --run.name another name, "
+            f"or delete the folder"
+        )
+    if resume and not folder.exists:
+        raise UserError(f"nothing to resume: {folder.path} holds no run")
+    checkpoint = latest_checkpoint(folder.checkpoints)
+    inputs = prepare(config)
+    if checkpoint is not None and _step_of(checkpoint) >= config.run.steps:
+        say(f"{folder.path} is complete: its last checkpoint is {checkpoint}; --run.steps N goes on to step N")
+        return checkpoint
+    folder.open()
+    try:
+        with VerifierPool(config.reward.workers or None, config.reward.deadline_seconds) as pool:
+            return _train(config, inputs, folder, checkpoint, pool)
+    finally:
+        folder.close()
+
+
+def prepare(config: GRPOConfig) -> Inputs:
+    """Load and check model, template, verifiers and data. Writes nothing."""
+    for term in config.reward.terms:
+        resolve(VerifierSpec(name=term.verifier, options=term.options))
+    engine_name(config.engine)
+    template = prompts.load(config.template)
+    problems = datasets.load_problems(config.data)
+    held_out = datasets.load_problems(config.eval.data) if config.eval.data.source else []
+    overlap = {p.prompt for p in problems} & {p.prompt for p in held_out}
+    if overlap:
+        raise UserError(
+            f"{len(overlap)} held-out problems are also training problems (first: {min(overlap)[:80]!r}): "
+            "evaluation sets are never trained on; choose another eval.data or filter data"
+        )
+    model_path = models.resolve(config.model.path)
+    tokenizer = load_tokenizer(model_path)
+    kept, skipped = _within_limit(problems, config.data, template, tokenizer)
+    held_out, _ = _within_limit(held_out, config.eval.data, template, tokenizer)
+    return Inputs(
+        model_path=model_path,
+        tokenizer=tokenizer,
+        template=template,
+        problems=kept,
+        held_out=held_out,
+        skipped=skipped,
+    )
+
+
+def _within_limit(
+    problems: Sequence[Problem], data: DataConfig, template: Template, tokenizer: PreTrainedTokenizerBase
+) -> tuple[list[Problem], int]:
+    """The problems whose prompt fits, and how many do not; raises UserError where the config says to refuse."""
+    kept, longest, over = [], 0, []
+    for problem in problems:
+        size = len(template.encode(problem.prompt, tokenizer))
+        if size <= data.max_prompt_tokens:
+            kept.append(problem)
+        else:
+            over.append(problem.id)
+            longest = max(longest, size)
+    if over and data.too_long == "error":
+        raise UserError(
+            f"{len(over)} of {len(problems)} prompts of {data.source} are over max_prompt_tokens="
+            f"{data.max_prompt_tokens} (first: {over[0]!r}; longest: {longest} tokens): raise the limit, or set "
+            "too_long to skip"
+        )
+    if problems and not kept:
+        raise UserError(f"every prompt of {data.source} is over max_prompt_tokens={data.max_prompt_tokens}")
+    return kept, len(over)
+
+
+def _train(config: GRPOConfig, inputs: Inputs, folder: RunFolder, checkpoint: Path | None, pool: VerifierPool) -> Path:
+    dtype = compute_dtype(config.model)
+    accelerator = make_accelerator(config.run, folder, "bf16" if dtype == torch.bfloat16 else "no")
+    torch.manual_seed(config.run.seed)
+    start = _step_of(checkpoint) if checkpoint else 0
+    model = load_model(checkpoint or inputs.model_path, config.model)
+    longest = max(len(inputs.template.encode(p.prompt, inputs.tokenizer)) for p in [*inputs.problems, *inputs.held_out])
+    limit = max([config.sampling.max_tokens, config.eval.max_tokens, *(s.max_tokens for s in config.length_switches)])
+    engine = make_engine(
+        config.engine,
+        str(checkpoint or inputs.model_path),
+        compute_dtype=dtype,
+        max_context=longest + limit,
+        model=model,
+        tokenizer=inputs.tokenizer,
+    )
+    if accelerator.device.type == "cpu":
+        torch.set_num_threads(config.run.threads or os.cpu_count() or 1)
+    try:
+        grpo = GRPO(
+            config,
+            accelerator=accelerator,
+            policy=Policy(model),
+            # From where the run began, not from the checkpoint: GRPO.load_state brings a replaced one back.
+            reference=Policy(load_model(inputs.model_path, config.model)) if config.algorithm.beta > 0 else None,
+            tokenizer=inputs.tokenizer,
+            template=inputs.template,
+            problems=inputs.problems,
+            engine=engine,
+            rewarder=Rewarder(config.reward, pool),
+        )
+        best = _restore(grpo, checkpoint) if checkpoint else None
+        run = _Run(config, inputs, folder, grpo, pool, start, best)
+        return run.go()
+    finally:
+        engine.close()
+
+
+def _restore(grpo: GRPO, checkpoint: Path) -> tuple[int, float] | None:
+    tensors, state = load_trainer_state(checkpoint)
+    grpo.load_state(tensors, state)
+    best = state.get("best")
+    return (best[0], best[1]) if best else None
+
+
+class _Run:
+    """The loop over steps: evaluation, metrics, checkpoints, interruption."""
+
+    def __init__(
+        self,
+        config: GRPOConfig,
+        inputs: Inputs,
+        folder: RunFolder,
+        grpo: GRPO,
+        pool: VerifierPool,
+        start: int,
+        best: tuple[int, float] | None,
+    ) -> None:
+        self.config = config
+        self.inputs = inputs
+        self.folder = folder
+        self.grpo = grpo
+        self.pool = pool
+        self.start = start
+        self.best = best
+        self.main = grpo.accelerator.is_main_process
+        if self.main:
+            if start:
+                folder.forget_after(start)
+            folder.write_config(config)
+            folder.write_manifest(self._manifest())
+            folder.checkpoints.mkdir(exist_ok=True)
+        self.tracker = Tracker(grpo.accelerator, folder, config.run, first_step=start + 1)
+        self.first_eval: EvalResult | None = None
+
+    def go(self) -> Path:
+        """Every step that is left; returns the last checkpoint."""
+        run = self.config.run
+        say(f"run {self.folder.path}: steps {self.start + 1} to {run.steps}, engine {self.grpo.engine.name}")
+        if self.inputs.skipped:
+            say(f"{self.inputs.skipped} training prompts over the token limit are left out", style="yellow")
+        if self.start == 0 and self.inputs.held_out:
+            self.first_eval = self._evaluate(0)
+            self.tracker.log(0, _eval_metrics(self.first_eval))
+        last_eval = self.first_eval
+        checkpoint: Path | None = None
+        with _stop_requests() as stop:
+            for step in range(self.start + 1, run.steps + 1):
+                metrics, groups, advantages = self.grpo.step(step)
+                self._warn(metrics)
+                save = step == run.steps or step % run.checkpoint_every == 0 or stop.requested
+                every = self.config.eval.every
+                if self.inputs.held_out and (step == run.steps or (every and step % every == 0)):
+                    last_eval = self._evaluate(step)
+                    metrics |= _eval_metrics(last_eval)
+                    if self.best is None or last_eval.pass_at_1 > self.best[1]:
+                        self.best = (step, last_eval.pass_at_1)
+                        save = True
+                self.tracker.log(step, metrics)
+                self.tracker.line(step, metrics)
+                if run.save_rollouts and self.main:
+                    self.folder.save_rollouts(step, _rollout_rows(step, groups, advantages, self.inputs))
+                if save:
+                    checkpoint = self._save(step)
+                if stop.requested and step < run.steps:
+                    say(f"stopped after step {step}: {checkpoint} can be used as it is; go on with --resume")
+                    raise KeyboardInterrupt
+        self.tracker.close()
+        assert checkpoint is not None
+        self._summary(last_eval, checkpoint)
+        return checkpoint
+
+    def _save(self, step: int) -> Path:
+        grpo = self.grpo
+        target = self.folder.checkpoints / f"step-{step}"
+        if self.main:
+            tensors, state = grpo.state()
+            save_checkpoint(
+                self.folder.checkpoints,
+                step,
+                grpo.model.model,
+                self.inputs.tokenizer,
+                tensors=tensors,
+                state={**state, "best": self.best},
+            )
+            prune(self.folder.checkpoints, self.config.run.keep_checkpoints, self.best[0] if self.best else None)
+        grpo.accelerator.wait_for_everyone()
+        return target
+
+    def _evaluate(self, step: int) -> EvalResult:
+        settings = self.config.eval
+        began = time.perf_counter()
+        first = self.config.reward.terms[0]
+        result = evaluate(
+            self.inputs.held_out,
+            engine=self.grpo.engine,
+            tokenizer=self.inputs.tokenizer,
+            template=self.inputs.template,
+            sampling=eval_sampling(self.config),
+            k=settings.samples,
+            pool=self.pool,
+            verifier=VerifierSpec(name=first.verifier, options=first.options),
+            seed=settings.seed,
+        )
+        low, high = result.ci95
+        say(
+            f"held-out pass@1 at step {step}: {result.pass_at_1:.1%} (95% interval {low:.1%} to {high:.1%}; "
+            f"{result.num_problems} problems x {result.k}, temperature {settings.temperature:g}, "
+            f"cut {result.truncated:.1%}, unparseable {result.unparseable:.1%}, error {result.error:.1%}) "
+            f"in {time.perf_counter() - began:.1f} s",
+            style="bold",
+        )
+        if self.main:
+            self.folder.save_eval(step, result.samples)
+        return result
+
+    def _warn(self, metrics: dict[str, float]) -> None:
+        limit = self.config.engine.mismatch_warn
+        found = metrics.get("mismatch/abs_mean", 0.0)
+        if found > limit:
+            say(
+                f"warning: engine and trainer disagree: mean |delta logprob| {found:.3g} is over {limit:g}",
+                style="bold yellow",
+            )
+
+    def _manifest(self) -> dict[str, Any]:
+        inputs = self.inputs
+        return {
+            "seed": self.config.run.seed,
+            "engine": self.grpo.engine.name,
+            "template": {"name": inputs.template.name, "fingerprint": inputs.template.fingerprint},
+            "model": str(self.config.model.path),
+            "data": {
+                "problems": len(inputs.problems),
+                "fingerprint": datasets.fingerprint(inputs.problems),
+                "held_out": len(inputs.held_out),
+                "held_out_fingerprint": datasets.fingerprint(inputs.held_out),
+            },
+            "processes": self.grpo.accelerator.num_processes,
+        }
+
+    def _summary(self, last: EvalResult | None, checkpoint: Path) -> None:
+        if last is not None:
+            print(f"{'held-out pass@1':<18}{'value':>8}  95% interval")
+            for name, result in (("before", self.first_eval), ("after", last)):
+                if result is not None:
+                    low, high = result.ci95
+                    print(f"{name:<18}{result.pass_at_1:>8.1%}  {low:.1%} to {high:.1%}")
+            self._print_samples(last)
+        print(f"checkpoint: {checkpoint}")
+
+    def _print_samples(self, last: EvalResult) -> None:
+        before = {s.key: s for s in self.first_eval.samples} if self.first_eval else {}
+        for sample in last.samples[:3]:
+            print(f"\nproblem {sample.problem_id}: {sample.prompt.strip()!r}, gold {sample.answer}")
+            for name, shown in (("before", before.get(sample.key)), ("after", sample)):
+                if shown is not None:
+                    print(f"  {name}: {shown.completion.strip()!r} -> {shown.outcome} ({shown.reason})")
+
+
+def eval_sampling(config: GRPOConfig) -> Sampling:
+    """How held-out problems are sampled; stop tokens and seed are the harness's to set."""
+    settings = config.eval
+    return Sampling(
+        max_tokens=settings.max_tokens or config.sampling.max_tokens,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+    )
+
+
+def _eval_metrics(result: EvalResult) -> dict[str, float]:
+    return {
+        "eval/pass@1": result.pass_at_1,
+        "eval/ci95_low": result.ci95[0],
+        "eval/ci95_high": result.ci95[1],
+        "eval/truncated": result.truncated,
+        "eval/unparseable": result.unparseable,
+        "eval/error": result.error,
+        "eval/tokens": result.tokens_per_answer,
+    }
+
+
+def _rollout_rows(
+    step: int, groups: Sequence[ScoredGroup], advantages: Sequence[Sequence[float]], inputs: Inputs
+) -> Iterator[dict[str, Any]]:
+    prefill = inputs.template.turn_prefill(inputs.tokenizer)
+    for group, own in zip(groups, advantages, strict=True):
+        prompt = inputs.template.render(group.problem.prompt, inputs.tokenizer)
+        for completion, reward, advantage in zip(group.completions, group.rewards, own, strict=True):
+            yield {
+                "step": step,
+                "problem_id": group.problem.id,
+                "answer": group.problem.answer,
+                "prompt": prompt,
+                "completion": prefill + completion.text,
+                "finish_reason": completion.finish_reason,
+                "num_tokens": completion.num_tokens,
+                "verdicts": {
+                    name: {
+                        "outcome": str(verdict.outcome),
+                        "score": verdict.score,
+                        "reason": verdict.reason,
+                        "extracted": verdict.extracted,
+                    }
+                    for name, verdict in reward.parts.items()
+                },
+                "reward": reward.value,
+                "advantage": advantage,
+            }
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+class _StopRequest:
+    requested = False
+
+
+@contextmanager
+def _stop_requests() -> Iterator[_StopRequest]:
+    """Ctrl-C or SIGTERM asks for a stop after the step under way; a second one stops at once."""
+    stop = _StopRequest()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if stop.requested:
+            raise KeyboardInterrupt
+        stop.requested = True
+        say("stopping after this step, with a checkpoint; once more to stop at once", style="bold yellow")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
