@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from r1zero.config import ModelConfig
 from r1zero.errors import UserError
-from r1zero.logprobs import token_logprobs
+from r1zero.logprobs import language_model_head, token_logprobs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +95,7 @@ class Policy(nn.Module):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model = model
+        language_model_head(model)  # refuses a model whose logits are not just head(hidden)
 
     def forward(
         self, batch: MicroBatch, *, temperature: float = 1.0, entropy_gradient: bool = False
@@ -123,9 +124,7 @@ class Policy(nn.Module):
 
     @property
     def head(self) -> nn.Linear:
-        head = self.model.get_output_embeddings()
-        assert isinstance(head, nn.Linear)
-        return head
+        return language_model_head(self.model)
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:

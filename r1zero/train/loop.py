@@ -24,12 +24,13 @@ from r1zero.config import DataConfig, GRPOConfig
 from r1zero.errors import UserError
 from r1zero.eval.harness import evaluate
 from r1zero.eval.result import EvalResult
+from r1zero.logprobs import require_neutral_sampling
 from r1zero.policy import Policy, compute_dtype, load_model, load_tokenizer
 from r1zero.prompts import Template
 from r1zero.records import Problem
 from r1zero.rewards import Rewarder
 from r1zero.rollout import engine_name, make_engine
-from r1zero.rollout.base import Engine, Sampling
+from r1zero.rollout.base import Sampling
 from r1zero.run import RunFolder
 from r1zero.tracking import Tracker, make_accelerator, say
 from r1zero.train.grpo import GRPO, ScoredGroup
@@ -80,14 +81,16 @@ def prepare(config: GRPOConfig) -> Inputs:
     """Load and check model, template, verifiers and data. Writes nothing."""
     for term in config.reward.terms:
         resolve(VerifierSpec(name=term.verifier, options=term.options))
+    sampling = config.sampling
+    require_neutral_sampling(top_p=sampling.top_p, top_k=sampling.top_k, min_p=sampling.min_p)
     engine_name(config.engine)
     template = prompts.load(config.template)
     problems = datasets.load_problems(config.data)
     held_out = datasets.load_problems(config.eval.data) if config.eval.data.source else []
-    overlap = {p.prompt for p in problems} & {p.prompt for p in held_out}
-    if overlap:
+    shared = datasets.overlap(problems, held_out)
+    if shared:
         raise UserError(
-            f"{len(overlap)} held-out problems are also training problems (first: {min(overlap)[:80]!r}): "
+            f"{len(shared)} held-out problems are also training problems (first: {shared[0][:80]!r}): "
             "evaluation sets are never trained on; choose another eval.data or filter data"
         )
     model_path = models.resolve(config.model.path)
