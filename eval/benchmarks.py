@@ -1,0 +1,320 @@
+"""The benchmarks, one entry each: where its rows are, what a row means, how it is graded.
+
+A row comes from the hub (through `datasets`) or from a local file of `--data-dir`, in the hub's fields or in ours
+(`problem`, `answer`, ...), and gives the same `Problem` either way: ids are the row's number in the benchmark's own
+order, levels are text, whole numbers are written as such. `fingerprint` hashes what the rows say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from r1zero.config import DataConfig
+from r1zero.datasets import SUFFIXES, _read_file, _read_hub, fingerprint, last_boxed, load_problems
+from r1zero.errors import UserError, unknown_name
+from r1zero.records import Problem
+from r1zero.verifiers import VerifierSpec
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """One benchmark's entry."""
+
+    name: str
+    title: str
+    kind: Literal["contest", "math", "code"]
+    """contest: a few dozen problems, so many samples each; protocols set k by kind."""
+    hub: str
+    """Hub dataset id."""
+    split: str
+    config: str = ""
+    files: tuple[str, ...] = ()
+    """Names, without suffix, under which a local copy is looked for."""
+    row: Callable[[Fields], Problem | None]
+    """A row's problem (id left empty), or None for a row of another split. Raises KeyError for a missing field."""
+    num_problems: int
+    """What the published benchmark has; another number is an error unless a limit was asked for."""
+    verifier: str = "math"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A benchmark's problems and how to grade them."""
+
+    name: str
+    problems: tuple[Problem, ...]
+    verifier: VerifierSpec
+    fingerprint: str
+    """Of the problems' text, golds and tests, in order."""
+    source: str
+    """The hub id or the file they came from."""
+    kind: str = "math"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What else made them what they are: limit, seed, size."""
+
+
+def _math(row: Fields) -> Problem:
+    """A problem with a gold answer, in ours or the hubs' fields."""
+    answer = row["answer"] if "answer" in row else row["final_answer"]
+    if isinstance(answer, list):  # OlympiadBench: several golds of one row
+        answer = ", ".join(part.strip().removeprefix("$").removesuffix("$") for part in answer)
+    data = {}
+    for key, names in {"level": ("level",), "subject": ("subject", "subfield", "type")}.items():
+        found = next((row[name] for name in names if row.get(name) not in (None, "")), None)
+        if found is not None:
+            data[key] = str(found)
+    return Problem(id="", prompt=_question(row), answer=str(answer).strip(), data=data)
+
+
+def _question(row: Fields) -> str:
+    return str(row["problem"] if "problem" in row else row["question"])
+
+
+def _whole_number(row: Fields) -> Problem:
+    """A contest's gold is a whole number; hubs write it 27, "27", "27.0" or "027"."""
+    problem = _math(row)
+    if not re.fullmatch(r"-?\d+(\.0+)?", problem.answer):
+        return problem
+    return Problem(id="", prompt=problem.prompt, answer=str(int(float(problem.answer))), data=problem.data)
+
+
+def _minerva(row: Fields) -> Problem:
+    """The hub's copies keep the whole solution in `answer` or `solution`: the gold is its last box."""
+    problem = _math({**row, "answer": row.get("answer") or row["solution"]})
+    return Problem(id="", prompt=problem.prompt, answer=last_boxed(problem.answer) or problem.answer, data=problem.data)
+
+
+def _gsm8k(row: Fields) -> Problem:
+    """The hub's `answer` is the solution with the gold after `####`; commas in numbers are dropped."""
+    gold = str(row["answer"]).rpartition("####")[2].strip().replace(",", "")
+    return Problem(id="", prompt=_question(row), answer=gold, data={})
+
+
+def _humaneval(row: Fields) -> Problem:
+    """The signature and docstring are the question; the program under test is the completion's code, after the
+    prompt's imports, with the benchmark's own tests."""
+    tests = row["tests"] if "tests" in row else f"{row['test']}\n\ncheck({row['entry_point']})\n"
+    question = (
+        "Complete this Python function. Answer with the whole function, its imports included, in one ```python block."
+        f"\n\n```python\n{row['prompt'].strip()}\n```"
+    )
+    data = {"tests": _blank_lines(tests), "entry_point": row["entry_point"], "prelude": row["prompt"]}
+    return Problem(id="", prompt=question, data=data)
+
+
+def _mbpp(row: Fields) -> Problem | None:
+    """The 500 problems of the test split (task ids 11 to 510). The tests are shown, as in arXiv 2108.07732: without
+    them the function's name cannot be known."""
+    number = int(row["task_id"] if "task_id" in row else str(row["id"]).rpartition("-")[2])
+    if not 11 <= number <= 510:
+        return None
+    if "tests" in row:
+        tests = str(row["tests"])
+    else:
+        tests = "\n".join([row["test_setup_code"], *row["test_list"]] if row["test_setup_code"] else row["test_list"])
+    tests = tests.replace("\r\n", "\n").strip() + "\n"
+    text = str(row["prompt"] if "prompt" in row else row["text"]).strip()
+    question = f"{text}\nYour Python code, in one ```python block, must pass these tests:\n\n```python\n{tests}```"
+    return Problem(id="", prompt=question, data={"tests": tests})
+
+
+def _blank_lines(code: str) -> str:
+    """Copies differ in the blank lines around the tests."""
+    return code.strip("\n") + "\n"
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    entry.name: entry
+    for entry in (
+        Benchmark(
+            name="math500",
+            title="MATH-500",
+            kind="math",
+            hub="HuggingFaceH4/MATH-500",
+            split="test",
+            files=("math500", "MATH-500"),
+            row=_math,
+            num_problems=500,
+        ),
+        Benchmark(
+            name="aime2024",
+            title="AIME 2024",
+            kind="contest",
+            hub="HuggingFaceH4/aime_2024",
+            split="train",
+            files=("aime2024", "aime24"),
+            row=_whole_number,
+            num_problems=30,
+        ),
+        Benchmark(
+            name="aime2025",
+            title="AIME 2025",
+            kind="contest",
+            hub="yentinglin/aime_2025",
+            split="train",
+            files=("aime2025", "aime25"),
+            row=_whole_number,
+            num_problems=30,
+        ),
+        Benchmark(
+            name="amc2023",
+            title="AMC 2023",
+            kind="contest",
+            hub="math-ai/amc23",
+            split="test",
+            files=("amc2023", "amc23"),
+            row=_whole_number,
+            num_problems=40,
+        ),
+        Benchmark(
+            name="minerva",
+            title="Minerva (OCW courses)",
+            kind="math",
+            hub="math-ai/minervamath",
+            split="test",
+            files=("minerva_math", "minerva"),
+            row=_minerva,
+            num_problems=272,
+        ),
+        Benchmark(
+            name="olympiadbench",
+            title="OlympiadBench (maths, English)",
+            kind="math",
+            hub="Hothan/OlympiadBench",
+            config="OE_TO_maths_en_COMP",
+            split="train",
+            files=("olympiadbench_math_en", "olympiadbench"),
+            row=_math,
+            num_problems=675,
+        ),
+        Benchmark(
+            name="gsm8k",
+            title="GSM8K",
+            kind="math",
+            hub="openai/gsm8k",
+            config="main",
+            split="test",
+            files=("gsm8k_test", "gsm8k"),
+            row=_gsm8k,
+            num_problems=1319,
+        ),
+        Benchmark(
+            name="humaneval",
+            title="HumanEval",
+            kind="code",
+            hub="openai/openai_humaneval",
+            split="test",
+            files=("humaneval", "HumanEval"),
+            row=_humaneval,
+            num_problems=164,
+            verifier="code",
+        ),
+        Benchmark(
+            name="mbpp",
+            title="MBPP (test split)",
+            kind="code",
+            hub="google-research-datasets/mbpp",
+            config="full",
+            split="test",
+            files=("mbpp",),
+            row=_mbpp,
+            num_problems=500,
+            verifier="code",
+        ),
+    )
+}
+ALIASES = {"aime24": "aime2024", "aime25": "aime2025", "amc23": "amc2023", "math-500": "math500"}
+
+
+def load(
+    name: str,
+    *,
+    data_dir: str = "",
+    limit: int = 0,
+    seed: int = 0,
+    size: int = 500,
+    verifier: VerifierSpec | None = None,
+) -> Loaded:
+    """The problems of a benchmark, of `reasoning_gym:TASK`, of `tiny:arithmetic`, or of a data file.
+
+    data_dir: a folder with local copies of the benchmarks; empty: the hub. limit: a benchmark's first so many, or as
+    many of a file or a generated source, drawn with `seed`. size: how many a generated source makes. verifier: instead
+    of the benchmark's own.
+    Raises UserError for an unknown name, a missing file, a row without its fields (named), another number of rows.
+    """
+    name = ALIASES.get(name, name)
+    if name in BENCHMARKS:
+        return _load_benchmark(BENCHMARKS[name], data_dir, limit, verifier)
+    is_file = name.endswith(SUFFIXES)
+    if not (":" in name or is_file):
+        raise unknown_name("benchmark", name, [*BENCHMARKS, "reasoning_gym:TASK", "tiny:arithmetic", "FILE.jsonl"])
+    problems = load_problems(DataConfig(source=name, split="test", seed=seed, size=size, limit=limit))
+    return Loaded(
+        name=Path(name).name.partition(".")[0] if is_file else name.replace(":", "-"),
+        problems=tuple(problems),
+        verifier=verifier or VerifierSpec(name=_verifier_of(name, problems)),
+        fingerprint=fingerprint(problems),
+        source=name,
+        settings={"limit": limit, "seed": seed, **({} if is_file else {"size": size})},
+    )
+
+
+def _verifier_of(source: str, problems: Sequence[Problem]) -> str:
+    if source.startswith("reasoning_gym:"):
+        return "reasoning_gym"
+    if source.startswith("tiny:"):
+        return "answer"
+    return "code" if all("tests" in problem.data for problem in problems) else "math"
+
+
+def _load_benchmark(entry: Benchmark, data_dir: str, limit: int, verifier: VerifierSpec | None) -> Loaded:
+    path = _local_copy(entry, Path(data_dir)) if data_dir else None
+    config = DataConfig(source=entry.hub, config=entry.config, split=entry.split)
+    problems: list[Problem] = []
+    for row in _read_file(path) if path else _read_hub(config):
+        try:
+            problem = entry.row(row.fields)
+        except KeyError as error:
+            raise UserError(
+                f"{row.where}: no field {error}, so this is no row of {entry.title}: check the file"
+            ) from None
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{row.where}: not a row of {entry.title} ({error}): check the file") from None
+        if problem is None:
+            continue
+        if not problem.prompt.strip() or not (problem.answer or "tests" in problem.data):
+            raise UserError(f"{row.where}: an empty question or gold answer: check the file")
+        problems.append(replace(problem, id=f"{entry.name}-{len(problems):04d}", source=entry.name))
+    source = str(path) if path else entry.hub
+    # OlympiadBench's public copies differ by one row; anything else is a wrong or a cut file.
+    if abs(len(problems) - entry.num_problems) > (entry.name == "olympiadbench"):
+        raise UserError(f"{source} has {len(problems)} problems and {entry.title} has {entry.num_problems}")
+    problems = problems[:limit] if limit else problems
+    return Loaded(
+        name=entry.name,
+        problems=tuple(problems),
+        verifier=verifier or VerifierSpec(name=entry.verifier),
+        fingerprint=fingerprint(problems),
+        source=source,
+        kind=entry.kind,
+        settings={"limit": limit},
+    )
+
+
+def _local_copy(entry: Benchmark, folder: Path) -> Path:
+    """The benchmark's file in `folder` or one folder down. Raises UserError that lists the names looked for."""
+    if not folder.is_dir():
+        raise UserError(f"--data-dir {folder} is no folder")
+    for place in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
+        for stem in entry.files:
+            for suffix in SUFFIXES:
+                if (place / f"{stem}{suffix}").is_file():
+                    return place / f"{stem}{suffix}"
+    names = " or ".join(f"{stem}{{{','.join(SUFFIXES)}}}" for stem in entry.files)
+    raise UserError(f"--data-dir {folder} has no copy of {entry.title}: looked for {names} in it and one folder down")
