@@ -46,6 +46,11 @@ class Verdict:
             raise ValueError(
                 "an `error` verdict has no score: it is ours, and what to do with it is the recipe's choice"
             )
+        # A NaN or a score of 1e9 from a plugin would ruin the whole step's advantages.
+        if self.score is not None and not -1 <= self.score <= 1:
+            raise ValueError(
+                f"a score lies in [-1, 1], got {self.score}: scale it in the verifier, weigh it in the recipe"
+            )
 
     @property
     def correct(self) -> bool:
