@@ -55,6 +55,26 @@ def tiny_llama(*, seed: int = 0, tied: bool = True, scale: float = 0.12, layers:
         return LlamaForCausalLM(config).eval()
 
 
+def tiny_gpt2(*, seed: int = 0) -> Any:
+    """A GPT-2: learned absolute positions, a bias everywhere, a tied head."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=len(CHARACTERS) + 4,
+        n_embd=64,
+        n_layer=2,
+        n_head=2,
+        n_positions=256,
+        bos_token_id=None,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+        initializer_range=0.15,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return GPT2LMHeadModel(config).eval()
+
+
 def save_model(folder: Path, model: Any, *, pad_is_eos: bool = False, generation: dict[str, Any] | None = None) -> str:
     """Save model and tokenizer; `generation` is written as generation_config.json as it stands."""
     model.save_pretrained(folder)
