@@ -102,8 +102,8 @@ def _live_as_worker(channel_fd: int, memory_bytes: int) -> None:
         _die_with_parent(server)
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with Connection(channel_fd) as channel:
-            _serve_tasks(channel, memory_bytes)
+        # Left open: the pool takes a closed channel for this process's end, and would kill it before its exit status.
+        _serve_tasks(Connection(channel_fd), memory_bytes)
         status = 0
     finally:
         # Not sys.exit: the server's cleanup handlers and open files are not the worker's to run and flush.
