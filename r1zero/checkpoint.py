@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from r1zero.errors import UserError
@@ -50,8 +51,7 @@ def save_checkpoint(
             shutil.rmtree(target)
         temporary.rename(target)
         _fsync(folder)
-    except (OSError, RuntimeError) as error:
-        # torch and safetensors report a failed write as RuntimeError or their own subclass of it.
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch reports a failed write as RuntimeError
         shutil.rmtree(temporary, ignore_errors=True)
         raise UserError(
             f"checkpoint {target} could not be written ({error}): free some disk space, then go on with --resume"

@@ -6,6 +6,7 @@ Results go to stdout, everything else to stderr. A mistake of the user's is one 
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
 
@@ -30,6 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except UserError as error:
         print(f"r1zero: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"r1zero: {error}: free some disk space; a run goes on with --resume", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

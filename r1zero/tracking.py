@@ -77,7 +77,9 @@ class Tracker:
         say("  ".join(shown))
 
     def close(self) -> None:
-        self._accelerator.end_training()
+        """Flush the trackers. Not `end_training`, which would destroy the process group vLLM made as well."""
+        for tracker in self._accelerator.trackers:
+            tracker.finish()
 
 
 def _clock(seconds: float) -> str:

@@ -275,7 +275,6 @@ class GRPO:
         lr = learning_rate(settings, step, self.config.run.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        kl_in_loss = self.reference is not None and algorithm.kl_in == "loss"
         figures: list[dict[str, float]] = []
         for epoch in range(algorithm.epochs):
             order = list(range(len(rows)))
@@ -285,17 +284,7 @@ class GRPO:
             for start in range(0, len(rows), size) if rows else [0]:
                 chosen = order[start : start + size]
                 totals = self._totals(batch.mask[chosen], step)
-                learns = [
-                    i
-                    for i in chosen
-                    if bool(batch.mask[i].any())
-                    and (
-                        not algorithm.skip_zero_variance
-                        or kl_in_loss
-                        or algorithm.entropy_bonus > 0
-                        or bool(batch.advantages[i].any())
-                    )
-                ]
+                learns = [i for i in chosen if self._learns_from(batch, i)]
                 figures.append(self._optimizer_step(rows, learns, batch, totals))
         metrics = {"optimizer/lr": lr}
         for name in sorted({name for part in figures for name in part}):
@@ -303,32 +292,46 @@ class GRPO:
             metrics[name] = max(values) if name.endswith("_max") else sum(values) / len(values)
         return metrics
 
+    def _learns_from(self, batch: StepBatch, i: int) -> bool:
+        """False for a row that adds nothing to the gradient: dropped, or of advantage 0 with no other term."""
+        algorithm = self.config.algorithm
+        if not bool(batch.mask[i].any()):
+            return False
+        other_terms = algorithm.entropy_bonus > 0 or (self.reference is not None and algorithm.kl_in == "loss")
+        return other_terms or not algorithm.skip_zero_variance or bool(batch.advantages[i].any())
+
+    def backward(
+        self, rows: Sequence[Row], learns: list[int], batch: StepBatch, totals: losses.StepTotals
+    ) -> dict[str, float]:
+        """Accumulate the minibatch's gradient from rows `learns`; returns its metrics. The same for any micro-batches."""
+        parts: list[losses.Metrics] = []
+        micros = micro_batches([rows[i] for i in learns], self.config.optimizer.micro_batch_tokens, self.device)
+        for k, micro in enumerate(micros):
+            with self._no_gradient_exchange(k < len(micros) - 1):
+                loss, metrics = self._loss(micro, batch.at([learns[i] for i in micro.indices], micro), totals)
+                # Data parallelism averages gradients over processes; the denominators are already over all.
+                self.accelerator.backward(loss * self.accelerator.num_processes)
+            parts.append(metrics)
+        if not micros:
+            self._empty_backward()
+        trained = sum(int(batch.mask[i].sum()) for i in learns)
+        return self._reduced(losses.add_metrics(parts), totals.num_tokens, trained)
+
     def _optimizer_step(
         self, rows: Sequence[Row], learns: list[int], batch: StepBatch, totals: losses.StepTotals
     ) -> dict[str, float]:
-        parts: list[losses.Metrics] = []
         with self._timed("train"):
-            micros = micro_batches([rows[i] for i in learns], self.config.optimizer.micro_batch_tokens, self.device)
-            for k, micro in enumerate(micros):
-                last = k == len(micros) - 1
-                with self._no_gradient_exchange(not last):
-                    loss, metrics = self._loss(micro, batch.at([learns[i] for i in micro.indices], micro), totals)
-                    # Data parallelism averages gradients over processes; the denominators are already over all.
-                    self.accelerator.backward(loss * self.accelerator.num_processes)
-                parts.append(metrics)
-            if not micros:
-                self._empty_backward()
-            trained = sum(int(batch.mask[i].sum()) for i in learns)
-            figures = self._reduced(losses.add_metrics(parts), totals.num_tokens, trained)
+            figures = self.backward(rows, learns, batch, totals)
         with self._timed("optimizer"):
             norm = self.accelerator.clip_grad_norm_(
                 self.policy.parameters(), self.config.optimizer.max_grad_norm or float("inf")
             )
-            if bool(torch.isfinite(norm)):
+            # A gradient that is not finite would poison the optimizer's moments: the step is skipped, and shows.
+            finite = bool(torch.isfinite(norm))
+            if finite:
                 self.optimizer.step()
             self.optimizer.zero_grad()
-        # A step with a gradient that is not finite is skipped, and shows: it would poison the optimizer's moments.
-        return {**figures, "optimizer/grad_norm": float(norm), "optimizer/skipped": float(not torch.isfinite(norm))}
+        return {**figures, "optimizer/grad_norm": float(norm), "optimizer/skipped": float(not finite)}
 
     def _loss(self, micro: MicroBatch, batch: StepBatch, totals: losses.StepTotals) -> tuple[Tensor, losses.Metrics]:
         """The objective on one micro-batch, with its metrics."""

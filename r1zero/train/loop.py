@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+import transformers
 from transformers import PreTrainedTokenizerBase
 
 from r1zero import datasets, models, prompts
@@ -131,6 +132,7 @@ def _within_limit(
 
 
 def _train(config: GRPOConfig, inputs: Inputs, folder: RunFolder, checkpoint: Path | None, pool: VerifierPool) -> Path:
+    transformers.utils.logging.disable_progress_bar()
     dtype = compute_dtype(config.model)
     accelerator = make_accelerator(config.run, folder, "bf16" if dtype == torch.bfloat16 else "no")
     torch.manual_seed(config.run.seed)

@@ -1,0 +1,101 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from r1zero import recipe
+from r1zero.config import GRPOConfig
+from r1zero.errors import UserError
+
+
+@pytest.mark.parametrize("name", recipe.names())
+def test_every_shipped_recipe_is_valid(name: str) -> None:
+    config = recipe.load(name)
+    assert config.run.name == name
+    assert config.model.path
+    assert config.data.source
+
+
+def test_an_override_beats_the_recipe_and_the_recipe_the_default() -> None:
+    config = recipe.load("tiny-cpu", ["--algorithm.group_size", "6", "--optimizer.lr=3e-5"])
+    assert (config.algorithm.group_size, config.optimizer.lr) == (6, 3e-5)
+    assert config.algorithm.prompts_per_step == 32  # the recipe's
+    assert config.algorithm.clip_high == GRPOConfig().algorithm.clip_high  # the default
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["--algorithm.grop_size", "4"], "did you mean 'algorithm.group_size'"),
+        (["--algorithm.group_size", "1"], "group_size must be 2 or more"),
+        (["--algorithm.group_size", "many"], "algorithm.group_size"),
+        (["--algorithm.loss", "grpo"], "algorithm.loss"),
+        (["--algorithm.minibatches", "7"], "does not divide"),
+        (["--reward.on_error", "score"], "an error is ours"),
+    ],
+)
+def test_a_wrong_setting_is_named(overrides: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        recipe.load("tiny-cpu", overrides)
+
+
+def test_a_typo_in_a_recipe_file_is_named_with_the_near_key(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("optimiser: {lr: 1.0e-6}\n")
+    with pytest.raises(UserError, match="did you mean 'optimizer'"):
+        recipe.load(str(path))
+    path.write_text("reward: {terms: [{verifyer: math}]}\n")
+    with pytest.raises(UserError, match="verifyer"):
+        recipe.load(str(path))
+
+
+def test_extends_lays_a_recipe_on_another(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("extends: tiny-cpu\nalgorithm: {std: none}\ndata: {filter: {level: [3]}}\n")
+    config = recipe.load(str(path))
+    assert config.algorithm.std == "none"
+    assert config.algorithm.group_size == 16
+    assert config.data.filter == {"level": [3]}
+    assert config.run.name == "mine"
+
+
+def test_recipes_that_extend_one_another_are_refused(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text(f"extends: {two}\n")
+    two.write_text(f"extends: {one}\n")
+    with pytest.raises(UserError, match="in a ring"):
+        recipe.load(str(one))
+
+
+def test_unknown_and_unreadable_recipes_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="did you mean 'tiny-cpu'"):
+        recipe.load("tiny-cup")
+    with pytest.raises(UserError, match="cannot be read"):
+        recipe.load(str(tmp_path / "none.yaml"))
+    path = tmp_path / "list.yaml"
+    path.write_text("- 1\n")
+    with pytest.raises(UserError, match="must be a mapping"):
+        recipe.load(str(path))
+
+
+def test_the_paper_s_settings_are_the_paper_s() -> None:
+    config = recipe.load("r1zero-paper")
+    algorithm = config.algorithm
+    assert (config.optimizer.lr, algorithm.beta, algorithm.kl, algorithm.kl_in) == (3e-6, 0.001, "k3", "loss")
+    assert (algorithm.group_size, algorithm.prompts_per_step * algorithm.group_size) == (16, 8192)
+    # 512 outputs an optimizer step, 10,400 of them; the reference replaced every 400; 65,536 tokens from 8,200 on.
+    assert algorithm.prompts_per_step * algorithm.group_size // algorithm.minibatches == 512
+    assert config.run.steps * algorithm.minibatches == 10_400
+    assert algorithm.reference_every * algorithm.minibatches == 400
+    (switch,) = config.length_switches
+    assert (config.sampling.max_tokens, switch.max_tokens) == (32_768, 65_536)
+    assert (switch.step - 1) * algorithm.minibatches <= 8_200 <= switch.step * algorithm.minibatches
+
+
+def test_configs_and_recipes_import_neither_torch_nor_vllm() -> None:
+    code = (
+        "import sys, r1zero.recipe as r; r.load('tiny-cpu'); print([m for m in ('torch', 'vllm') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
