@@ -117,7 +117,7 @@ def gspo_loss(
     """GSPO: the clipped surrogate with one ratio a completion, s = exp(mean over tokens of log(pi / pi_old)).
 
     Source: arXiv 2507.18071 eq. 5 and 7, the clip range of its section 5.1; written as GSPO-token (eq. 13-14), which
-    has the same value and gradient when a completion has one advantage, and also takes one per token.
+    has the same value and gradient when a completion has one advantage and one weight, and also takes one per token.
     """
     log_rho = log_ratio(logprobs, old_logprobs, mask)  # (B, T)
     sequence = _sequence_mean(log_rho, mask)[:, None].detach()  # (B, 1)
