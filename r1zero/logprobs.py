@@ -136,7 +136,7 @@ class _TokenLogprobs(torch.autograd.Function):
         entropy = log_s - t / s
         ctx.save_for_backward(hidden, weight, bias, targets, logsumexp, entropy)
         ctx.set_materialize_grads(False)
-        return target_logit - logsumexp, entropy
+        return target_logit - m - log_s, entropy  # and not less their sum, which large logits would round
 
     @staticmethod
     @once_differentiable
