@@ -31,15 +31,16 @@ def char_tokenizer(*, pad_is_eos: bool = False) -> Any:
     )
 
 
-def tiny_llama(*, seed: int = 0, tied: bool = True, scale: float = 0.12, layers: int = 3, width: int = 96) -> Any:
+def tiny_llama(*, seed: int = 0, tied: bool = True, bias: bool = False, scale: float = 0.12, layers: int = 3) -> Any:
     """A Llama with random weights of standard deviation `scale`: at the usual 0.02 every next token would be about as
-    likely as any other, and a wrong temperature or a wrong position would hardly show."""
+    likely as any other, and a wrong temperature or a wrong position would hardly show. `bias`: random attention biases.
+    """
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
         vocab_size=len(CHARACTERS) + 4,
-        hidden_size=width,
-        intermediate_size=2 * width,
+        hidden_size=96,
+        intermediate_size=192,
         num_hidden_layers=layers,
         num_attention_heads=3,
         num_key_value_heads=3,
@@ -49,10 +50,15 @@ def tiny_llama(*, seed: int = 0, tied: bool = True, scale: float = 0.12, layers:
         eos_token_id=EOS,
         pad_token_id=PAD,
         initializer_range=scale,
+        attention_bias=bias,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return LlamaForCausalLM(config).eval()
+        model = LlamaForCausalLM(config).eval()
+        for name, parameter in model.named_parameters():
+            if name.endswith(".bias"):
+                torch.nn.init.normal_(parameter, std=0.3)
+        return model
 
 
 def tiny_gpt2(*, seed: int = 0) -> Any:
