@@ -69,7 +69,7 @@ class Tracker:
             f"flat {metrics['group/zero_variance']:.0%}",
             f"entropy {metrics.get('policy/entropy', float('nan')):.3f}",
             *([f"kl {metrics['policy/kl']:.4f}"] if "policy/kl" in metrics else []),
-            f"mismatch {metrics.get('mismatch/abs_mean', float('nan')):.1e}",
+            f"mismatch {metrics.get('mismatch/mean_abs', float('nan')):.1e}",
             f"grad {metrics.get('optimizer/grad_norm', float('nan')):.2f}",
             f"{metrics['time/step']:.1f} s",
             f"left {_clock(left)}",

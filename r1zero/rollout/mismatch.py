@@ -130,7 +130,8 @@ class MismatchGuard:
         self.end_token_ids = tuple(end_token_ids)
         self.tokenizer = tokenizer
         self.low_precision = low_precision
-        self._first_mean_abs: float | None = None
+        self.first_mean_abs: float | None = None
+        """How the run began, nats; part of a run's state."""
 
     def check(
         self, rows: Sequence[Scored], sampling: Sampling, rescore: Rescore, *, num_updates: int
@@ -143,19 +144,19 @@ class MismatchGuard:
         engine = torch.cat([_float64(row.completion.logprobs) for row in rows]) if rows else torch.zeros(0)
         trainer = torch.cat([_float64(row.trainer_logprobs) for row in rows]) if rows else torch.zeros(0)
         mismatch = measure(engine, trainer, torch.ones_like(engine, dtype=torch.bool), threshold=self.threshold)
-        if self._first_mean_abs is None:
-            self._first_mean_abs = mismatch.mean_abs
+        if self.first_mean_abs is None:
+            self.first_mean_abs = mismatch.mean_abs
         causes = unseen_ends(rows, sampling, self.end_token_ids, self.tokenizer)
         causes += wrong_last_tokens(rows, self.threshold)
         if causes:
             return mismatch, causes
-        grown = mismatch.mean_abs > max(10 * self._first_mean_abs, self.threshold / 10)
+        grown = mismatch.mean_abs > max(10 * self.first_mean_abs, self.threshold / 10)
         if mismatch.mean_abs > self.threshold or grown:
             causes = diagnose(
                 rows,
                 sampling,
                 rescore,
-                began_clean=num_updates > 0 and self._first_mean_abs < mismatch.mean_abs / 2,
+                began_clean=num_updates > 0 and self.first_mean_abs < mismatch.mean_abs / 2,
                 num_updates=num_updates,
                 low_precision=self.low_precision,
             )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +25,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from r1zero import losses
 from r1zero.advantages import (
@@ -43,6 +43,7 @@ from r1zero.prompts import Template
 from r1zero.records import Completion, Problem
 from r1zero.rewards import Pending, Reward, Rewarder, reward_metrics
 from r1zero.rollout.base import Engine, Sampling
+from r1zero.rollout.mismatch import Cause, MismatchGuard, Scored, logits_alone
 from r1zero.sampler import take
 
 
@@ -94,6 +95,16 @@ class GRPO:
             fused=True,
         )
         self.policy, self.optimizer = accelerator.prepare(policy, optimizer)
+        self.guard = MismatchGuard(
+            threshold=config.engine.mismatch_warn,
+            end_token_ids=_end_tokens(policy.model, tokenizer, template),
+            tokenizer=tokenizer,
+            low_precision=accelerator.mixed_precision == "bf16",
+        )
+        self.causes: list[Cause] = []
+        """What the guard makes of the last step's mismatch; empty: all is well."""
+        self.num_updates = 0
+        """Optimizer steps so far."""
         self.consumed = 0
         """Prompts taken from the stream so far, by all processes."""
         self.reference_step = 0
@@ -124,7 +135,8 @@ class GRPO:
                 for completion in group.completions
             ]
             batch = self.advantages(groups, rows)
-        metrics |= self.update(step, rows, batch)
+        completions = [completion for group in groups for completion in group.completions]
+        metrics |= self.update(step, rows, batch, completions)
         every = self.config.algorithm.reference_every
         if self.reference is not None and every and step % every == 0:
             self.reference.load_state_dict(self.model.state_dict())
@@ -269,7 +281,9 @@ class GRPO:
 
     # -- update --------------------------------------------------------------------------------------------------
 
-    def update(self, step: int, rows: Sequence[Row], batch: StepBatch) -> dict[str, float]:
+    def update(
+        self, step: int, rows: Sequence[Row], batch: StepBatch, completions: Sequence[Completion]
+    ) -> dict[str, float]:
         """The optimizer steps of one rollout. Denominators are those of the whole minibatch over all processes."""
         algorithm, settings = self.config.algorithm, self.config.optimizer
         lr = learning_rate(settings, step, self.config.run.steps)
@@ -285,7 +299,13 @@ class GRPO:
                 chosen = order[start : start + size]
                 totals = self._totals(batch.mask[chosen], step)
                 learns = [i for i in chosen if self._learns_from(batch, i)]
-                figures.append(self._optimizer_step(rows, learns, batch, totals))
+                with self._timed("train"):
+                    part, logprobs = self.backward(rows, learns, batch, totals)
+                if not figures:  # the weights are still those that sampled
+                    part |= self.check_mismatch(step, rows, completions, logprobs)
+                with self._timed("optimizer"):
+                    part |= self._optimizer_step()
+                figures.append(part)
         metrics = {"optimizer/lr": lr}
         for name in sorted({name for part in figures for name in part}):
             values = [part[name] for part in figures if name in part]
@@ -302,39 +322,68 @@ class GRPO:
 
     def backward(
         self, rows: Sequence[Row], learns: list[int], batch: StepBatch, totals: losses.StepTotals
-    ) -> dict[str, float]:
-        """Accumulate the minibatch's gradient from rows `learns`; returns its metrics. The same for any micro-batches."""
+    ) -> tuple[dict[str, float], dict[int, Tensor]]:
+        """Accumulate the minibatch's gradient from rows `learns`.
+
+        Returns its metrics and the trainer's logprobs (T,) of each row it looked at.
+        """
         parts: list[losses.Metrics] = []
+        seen: dict[int, Tensor] = {}
         micros = micro_batches([rows[i] for i in learns], self.config.optimizer.micro_batch_tokens, self.device)
         for k, micro in enumerate(micros):
             with self._no_gradient_exchange(k < len(micros) - 1):
-                loss, metrics = self._loss(micro, batch.at([learns[i] for i in micro.indices], micro), totals)
+                indices = [learns[i] for i in micro.indices]
+                loss, metrics, logprobs = self._loss(micro, batch.at(indices, micro), totals)
                 # Data parallelism averages gradients over processes; the denominators are already over all.
                 self.accelerator.backward(loss * self.accelerator.num_processes)
             parts.append(metrics)
+            seen |= {i: row[: len(rows[i].completion_ids)] for i, row in zip(indices, logprobs.cpu(), strict=True)}
         if not micros:
             self._empty_backward()
         trained = sum(int(batch.mask[i].sum()) for i in learns)
-        return self._reduced(losses.add_metrics(parts), totals.num_tokens, trained)
+        return self._reduced(losses.add_metrics(parts), totals.num_tokens, trained), seen
 
-    def _optimizer_step(
-        self, rows: Sequence[Row], learns: list[int], batch: StepBatch, totals: losses.StepTotals
+    def check_mismatch(
+        self, step: int, rows: Sequence[Row], completions: Sequence[Completion], logprobs: Mapping[int, Tensor]
     ) -> dict[str, float]:
-        with self._timed("train"):
-            figures = self.backward(rows, learns, batch, totals)
-        with self._timed("optimizer"):
-            norm = self.accelerator.clip_grad_norm_(
-                self.policy.parameters(), self.config.optimizer.max_grad_norm or float("inf")
+        """Compare engine and trainer on this process's rows; the likely causes go to `causes`."""
+        if not logprobs:  # every group was flat: look at some rows all the same
+            few = [i for i in range(len(rows)) if rows[i].completion_ids][:8]
+            mask = torch.ones(len(few), max((len(rows[i].completion_ids) for i in few), default=0), dtype=torch.bool)
+            scored = self._logprobs(self.policy, [rows[i] for i in few], mask)
+            logprobs = {i: scored[k, : len(rows[i].completion_ids)] for k, i in enumerate(few)}
+        compared = [
+            Scored(
+                prompt_ids=rows[i].prompt_ids,
+                completion=completions[i],
+                trainer_logprobs=row.tolist(),
+                left_padding=0,
             )
-            # A gradient that is not finite would poison the optimizer's moments: the step is skipped, and shows.
-            finite = bool(torch.isfinite(norm))
-            if finite:
-                self.optimizer.step()
-            self.optimizer.zero_grad()
-        return {**figures, "optimizer/grad_norm": float(norm), "optimizer/skipped": float(not finite)}
+            for i, row in sorted(logprobs.items())
+        ]
 
-    def _loss(self, micro: MicroBatch, batch: StepBatch, totals: losses.StepTotals) -> tuple[Tensor, losses.Metrics]:
-        """The objective on one micro-batch, with its metrics."""
+        def rescore(prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Tensor:
+            with self.accelerator.autocast():
+                return logits_alone(self.model.model, prompt_ids, token_ids)
+
+        found, self.causes = self.guard.check(compared, self.sampling(step), rescore, num_updates=self.num_updates)
+        return found.metrics()
+
+    def _optimizer_step(self) -> dict[str, float]:
+        limit = self.config.optimizer.max_grad_norm or float("inf")
+        norm = float(self.accelerator.clip_grad_norm_(self.policy.parameters(), limit))
+        # A gradient that is not finite would poison the optimizer's moments: the step is skipped, and shows.
+        finite = math.isfinite(norm)
+        if finite:
+            self.optimizer.step()
+            self.num_updates += 1
+        self.optimizer.zero_grad()
+        return {"optimizer/grad_norm": norm, "optimizer/skipped": float(not finite)}
+
+    def _loss(
+        self, micro: MicroBatch, batch: StepBatch, totals: losses.StepTotals
+    ) -> tuple[Tensor, losses.Metrics, Tensor]:
+        """The objective on one micro-batch, its metrics, and the (B, T) logprobs without their gradient."""
         algorithm = self.config.algorithm
         logprobs, entropy = self.policy(
             micro, temperature=self._temperature, entropy_gradient=algorithm.entropy_bonus > 0
@@ -361,9 +410,7 @@ class GRPO:
             entropy, mask, totals, coefficient=algorithm.entropy_bonus, aggregation=algorithm.aggregation
         )
         metrics |= {f"policy/{k}": v for k, v in entropy_metrics.items()}
-        mismatch = losses.mismatch_metrics(old, batch.engine_logprobs, mask, totals)
-        metrics |= {k.replace("mismatch_", "mismatch/"): v for k, v in mismatch.items()}
-        return loss + bonus if algorithm.entropy_bonus else loss, metrics
+        return loss + bonus if algorithm.entropy_bonus else loss, metrics, logprobs.detach()
 
     def _importance_weights(
         self, old: Tensor, engine: Tensor, mask: Tensor, totals: losses.StepTotals
@@ -394,12 +441,14 @@ class GRPO:
         tensors: dict[str, Any] = {"optimizer": self.optimizer.state_dict()}
         if self.reference is not None and self.reference_step:
             tensors["reference"] = self.reference.state_dict()
-        return tensors, {"consumed": self.consumed, "reference_step": self.reference_step}
+        counters = {name: getattr(self, name) for name in ("consumed", "reference_step", "num_updates")}
+        return tensors, {**counters, "first_mismatch": self.guard.first_mean_abs}
 
     def load_state(self, tensors: dict[str, Any], state: dict[str, Any]) -> None:
         """Take over what `state` gave; the policy's weights are loaded already."""
         self.optimizer.load_state_dict(tensors["optimizer"])
         self.consumed, self.reference_step = state["consumed"], state["reference_step"]
+        self.num_updates, self.guard.first_mean_abs = state["num_updates"], state["first_mismatch"]
         if "reference" in tensors and self.reference is not None:
             self.reference.load_state_dict(tensors["reference"])
 
@@ -563,6 +612,13 @@ def policy_loss(
     return losses.clipped_policy_loss(
         logprobs, old_logprobs, advantages, mask, totals, dual_clip=algorithm.dual_clip or None, **clip
     )
+
+
+def _end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, template: Template) -> tuple[int, ...]:
+    """Every id that model, tokenizer or template may mean as the end."""
+    own = getattr(model.generation_config, "eos_token_id", None)
+    ids = [tokenizer.eos_token_id, *(own if isinstance(own, list) else [own]), *template.stop_token_ids(tokenizer)]
+    return tuple(dict.fromkeys(i for i in ids if i is not None))
 
 
 def learning_rate(settings: OptimizerConfig, step: int, num_steps: int) -> float:

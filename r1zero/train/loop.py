@@ -206,6 +206,8 @@ class _Run:
             folder.checkpoints.mkdir(exist_ok=True)
         self.tracker = Tracker(grpo.accelerator, folder, config.run, first_step=start + 1)
         self.first_eval: EvalResult | None = None
+        self.warned: dict[str, int] = {}
+        """The step at which each cause of a mismatch was last said."""
 
     def go(self) -> Path:
         """Every step that is left; returns the last checkpoint."""
@@ -221,7 +223,7 @@ class _Run:
         with _stop_requests() as stop:
             for step in range(self.start + 1, run.steps + 1):
                 metrics, groups, advantages = self.grpo.step(step)
-                self._warn(metrics)
+                self._warn(step)
                 save = step == run.steps or step % run.checkpoint_every == 0 or stop.requested
                 every = self.config.eval.every
                 if self.inputs.held_out and (step == run.steps or (every and step % every == 0)):
@@ -288,14 +290,12 @@ class _Run:
             self.folder.save_eval(step, result.samples)
         return result
 
-    def _warn(self, metrics: dict[str, float]) -> None:
-        limit = self.config.engine.mismatch_warn
-        found = metrics.get("mismatch/abs_mean", 0.0)
-        if found > limit:
-            say(
-                f"warning: engine and trainer disagree: mean |delta logprob| {found:.3g} is over {limit:g}",
-                style="bold yellow",
-            )
+    def _warn(self, step: int) -> None:
+        """Say what the mismatch guard found; the same cause again only every tenth step."""
+        for cause in self.grpo.causes:
+            if step - self.warned.get(cause.name, -10) >= 10:
+                self.warned[cause.name] = step
+                say(f"warning: engine and trainer disagree ({cause.name}): {cause.message}", style="bold yellow")
 
     def _manifest(self) -> dict[str, Any]:
         inputs = self.inputs
