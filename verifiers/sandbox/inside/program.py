@@ -1,0 +1,173 @@
+"""The process of the untrusted program: nothing in it is trusted once the program's first line has run.
+
+It never sees the tests. It loads the program, then answers the tester's calls with values; what it could forge is the
+value of a call, which is what the tests judge. It reads its own limits before the program starts and cannot raise
+them: they are hard, and it holds no capability.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import resource
+import sys
+from types import ModuleType
+from typing import Any
+
+from r1zero.verifiers.sandbox.inside.codec import CodecError, Tree, dumps, pack, receive, send, unpack
+
+_MUTABLE = (list, dict, set, bytearray)
+
+
+def main(channel: int) -> None:
+    """Set the limits, greet, and run the one job that comes: `["functions", source, names]` or `["script", source]`."""
+    limits = marshal.loads(receive(channel) or b"")
+    set_limits(limits)
+    send(channel, b"ready")
+    job = receive(channel)
+    if job is None:
+        return
+    kind, source, *rest = marshal.loads(job)
+    if kind == "script":
+        os.close(channel)
+        run_script(source)
+    else:
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        Server(channel).serve(source, rest[0])
+
+
+def set_limits(limits: dict[str, int]) -> None:
+    """Lower the rlimits named in `limits` (`AS`, `CPU`, …), hard and soft."""
+    for name, value in limits.items():
+        number = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(number)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(number, (value, value))
+
+
+def run_script(source: str) -> None:
+    """Run a whole program as `__main__`: its input and output are the process's own."""
+    sys.argv = ["program.py"]
+    module = ModuleType("__main__")
+    sys.modules["__main__"] = module
+    exec(compile(source, "program.py", "exec", dont_inherit=True), module.__dict__)  # noqa: S102  what the sandbox is for
+
+
+class Server:
+    """Loads the program and answers the tester, one request at a time."""
+
+    def __init__(self, channel: int) -> None:
+        self.channel = channel
+        self.objects: list[Any] = []
+        self.numbers: dict[int, int] = {}  # id of an object -> its handle
+
+    def serve(self, source: str, names: list[str]) -> None:
+        # Not `__main__`: a program's own trial run under `if __name__ == "__main__"` is no part of the answer.
+        module = ModuleType("program")
+        sys.modules["program"] = module  # dataclasses and typing look it up
+        try:
+            exec(compile(source, "program.py", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+            found = {name: self.pack(module.__dict__[name]) for name in names if name in module.__dict__}
+            self.reply({"names": [[name, tree] for name, tree in found.items()]})
+        except BaseException as error:  # noqa: BLE001  sys.exit and KeyboardInterrupt too: whatever ended the program
+            self.reply(describe(error))
+            return
+        self.answer_until(())
+
+    def answer_until(self, awaited: tuple[str, ...]) -> Any:
+        """Answer requests until a message of a kind in `awaited` comes; the process ends with the channel."""
+        while True:
+            message = receive(self.channel)
+            if message is None:
+                os._exit(0)
+            request = marshal.loads(message)
+            if request[0] in awaited:
+                return request
+            try:
+                reply = self.answer(*request)
+            except BaseException as error:  # noqa: BLE001  as above
+                reply = describe(error)
+            self.reply(reply)
+
+    def answer(self, operation: str, number: int, name: str, arg_trees: list[Tree], kwarg_trees: list[Tree]) -> Tree:
+        target = self.objects[number]
+        args = [self.unpack(tree) for tree in arg_trees]
+        if operation == "call":
+            value = target(*args, **{key: self.unpack(tree) for key, tree in kwarg_trees})
+            changed = []
+            for index, arg in enumerate(args):
+                if isinstance(arg, _MUTABLE) and (tree := self.pack(arg)) != arg_trees[index]:
+                    changed.append([index, tree])
+            return {"value": self.pack(value), "changed": changed}
+        if operation == "get":
+            return {"value": self.pack(getattr(target, name))}
+        if operation == "set":
+            setattr(target, name, args[0])
+            return {"value": None}
+        if operation == "item":
+            return {"value": self.pack(target[args[0]])}
+        if operation == "setitem":
+            target[args[0]] = args[1]
+            return {"value": None}
+        if operation == "len":
+            return {"value": len(target)}
+        if operation == "str":
+            return {"value": str(target)}
+        if operation == "iter":
+            return {"value": self.export(iter(target))}
+        if operation == "next":
+            try:
+                return {"value": self.pack(next(target))}
+            except StopIteration:
+                return {"stop": None}
+        raise CodecError(f"no operation {operation!r}")
+
+    def reply(self, tree: Tree) -> None:
+        send(self.channel, dumps(tree).encode())
+
+    def pack(self, value: Any) -> Tree:
+        return pack(value, self.export)
+
+    def export(self, value: Any) -> Tree:
+        if type(value) is Callback:
+            return {"y": value.number}
+        number = self.numbers.get(id(value))
+        if number is None:
+            number = self.numbers[id(value)] = len(self.objects)
+            self.objects.append(value)
+        return {"h": number}
+
+    def unpack(self, tree: Tree) -> Any:
+        return unpack(tree, lambda tag, number: self.objects[number] if tag == "y" else Callback(self, number))
+
+
+class Callback:
+    """A function of the tests given to the program as an argument: a call goes back to the tester."""
+
+    def __init__(self, server: Server, number: int) -> None:
+        self.server = server
+        self.number = number
+
+    def __call__(self, *args: Any) -> Any:
+        server = self.server
+        server.reply({"callback": self.number, "args": [server.pack(arg) for arg in args]})
+        kind, body = server.answer_until(("return", "raise"))
+        if kind == "raise":
+            raise RuntimeError(body)
+        return server.unpack(body)
+
+
+def describe(error: BaseException) -> Tree:
+    """The reply for an exception: its type's name, its text, and the program's line it left from."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "program.py":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    try:
+        text = str(error)[:500]
+    except Exception:  # noqa: BLE001  a hostile __str__
+        text = ""
+    return {"raised": type(error).__name__, "text": text, "line": line}

@@ -1,0 +1,425 @@
+"""The process of the tests: a warm interpreter that forks a child for each job, in a sandbox of its own.
+
+The model's program never runs here. The names the tests take from it are proxies: calling one sends the arguments to
+the program's process and gets a value back (see `codec`), and the tests compare values of ours with Python's own
+operators. So nothing a program does to its interpreter (patching builtins, overwriting the tests, `__eq__`, frames,
+exiting early, printing, writing to descriptors) can make a test pass: only returning the right value can.
+"""
+
+from __future__ import annotations
+
+import array
+import ast
+import builtins
+import importlib
+import json
+import marshal
+import os
+import resource
+import socket
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from r1zero.verifiers.sandbox.inside.codec import MAX_MESSAGE_BYTES, Tree, pack, receive, send, unpack
+
+# Imported once, here, so that the tests' own imports cost a forked child nothing. The first row is also what the tests
+# take from us when they name it without importing it: a program's own `math` would judge itself.
+_LIBRARY = ("cmath", "collections", "copy", "datetime", "functools", "itertools", "math", "random", "re", "string")
+for _name in (*_LIBRARY, "decimal", "fractions", "heapq", "operator", "statistics", "typing"):
+    importlib.import_module(_name)
+
+_MAX_REASON = 300
+_NULL = os.open("/dev/null", os.O_RDWR)
+
+
+def main(control_fd: int) -> None:
+    """Serve jobs until the other side closes. A job is JSON and one descriptor: the channel to the program."""
+    control = socket.socket(fileno=control_fd)
+    for fd in (0, 1, 2):
+        os.dup2(_NULL, fd)
+    send(control_fd, b"ready")
+    while True:
+        # The descriptor comes with the first byte, the job after it.
+        descriptors = array.array("i")
+        first, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(descriptors.itemsize))
+        if not first:
+            return
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+        job = receive(control_fd)
+        if job is None or not descriptors:
+            return
+        child = os.fork()
+        if child == 0:
+            _child(control_fd, descriptors[0], job)
+        os.close(descriptors[0])
+        _, status = os.waitpid(child, 0)
+        if status:  # killed by its limits: it has sent nothing
+            send(control_fd, json.dumps({"status": "tests", "reason": "the tests' process was killed"}).encode())
+
+
+def _child(control_fd: int, channel: int, job_bytes: bytes) -> NoReturn:
+    try:
+        job = json.loads(job_bytes)
+        for name, value in job["limits"].items():
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
+        warnings.simplefilter("ignore")
+        report = run_tests(channel, job)
+        send(control_fd, json.dumps(report).encode())
+    except BaseException:  # noqa: BLE001  the status says it; a fork must never return into the parent's loop
+        os._exit(1)
+    os._exit(0)
+
+
+def run_tests(channel: int, job: dict[str, Any]) -> dict[str, Any]:
+    """The report of one job.
+
+    job: `source` (the program), `tests`, `entry_point`, `prelude` (trusted code of the prompt), `all_tests` (go on
+    after a failure). Report: `status` (`ran`, `program`: it could not be loaded, `sandbox`: it never started,
+    `tests`: the tests are at fault), `reason`, `tests` (text, passed, failed, reason each), `calls`.
+    """
+    recorder = Recorder(job["all_tests"])
+    report: dict[str, Any] = {"status": "ran", "reason": "", "tests": recorder.tests, "calls": 0}
+    try:
+        tree = ast.parse(job["tests"])
+        prelude = _prelude(job["prelude"], job["entry_point"])
+        names = _free_names(tree, job["entry_point"])
+        _call_check(tree, job["entry_point"])
+        code = compile(ast.fix_missing_locations(_Instrument(recorder).visit(tree)), "tests", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return report | {"status": "tests", "reason": f"the tests do not parse: {_describe(error)}"}
+    if receive(channel) != b"ready":
+        return report | {"status": "sandbox", "reason": "the program's process never started"}
+    program = Program(channel)
+    try:
+        asked = [name for name in names if name not in prelude]
+        found = program.load(job["source"], asked)
+    except Exception as error:  # noqa: BLE001  whatever the program's process answered
+        return report | {"status": "program", "reason": _describe(error)}
+    namespace: dict[str, Any] = {"__name__": "tests", "_r1zero": recorder}
+    namespace |= {name: value for name, value in prelude.items() if name in names} | found
+    try:
+        exec(code, namespace)  # noqa: S102  the data set's tests, in their own sandbox
+    except _Stop:
+        pass
+    except BaseException as error:  # noqa: BLE001  any way out of the tests but their end is a failure
+        recorder.uncaught = _describe(error)
+    recorder.finish()
+    if recorder.ours:
+        return report | {"status": "tests", "reason": recorder.ours}
+    return report | {"reason": recorder.uncaught, "calls": program.calls}
+
+
+class _Stop(BaseException):
+    """The first failed test of a job that needs no more than one."""
+
+
+class Recorder:
+    """Counts each `assert` of the tests: how often it held, how often not, and the first reason why not."""
+
+    def __init__(self, all_tests: bool) -> None:
+        self.all_tests = all_tests
+        self.tests: list[dict[str, Any]] = []
+        self.uncaught = ""
+        self.ours = ""  # a fault of the tests or of this module, not of the program
+
+    def add(self, text: str) -> int:
+        self.tests.append({"test": text[:_MAX_REASON], "passed": 0, "failed": 0, "reason": ""})
+        return len(self.tests) - 1
+
+    def value(self, index: int, value: Any) -> None:
+        self._record(index, bool(value), "the value is false")
+
+    def compared(self, index: int, value: Any, left: Any, right: Any, operator: str) -> None:
+        held = bool(value)
+        self._record(index, held, "" if held else f"{_show(left)} {operator} {_show(right)} does not hold")
+
+    def raised(self, index: int, error: Exception) -> None:
+        if isinstance(error, UnsendableError):
+            self.ours = str(error)
+        self._record(index, False, _describe(error))
+
+    def _record(self, index: int, held: bool, reason: str) -> None:
+        test = self.tests[index]
+        test["passed" if held else "failed"] += 1
+        if not held:
+            test["reason"] = test["reason"] or reason[:_MAX_REASON]
+            if not self.all_tests:
+                raise _Stop
+
+    def finish(self) -> None:
+        if self.uncaught.startswith("UnsendableError"):
+            self.ours = self.ours or self.uncaught
+
+
+class _Instrument(ast.NodeTransformer):
+    """`assert X` -> try X; tell the recorder. Asserts inside `try` and `with` stay: those may mean to catch them."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    def visit_Try(self, node: ast.Try) -> ast.AST:
+        return node
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        return node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        test = node.test
+        if isinstance(test, ast.Constant) and test.value:
+            return ast.Pass()  # `assert True`, as HumanEval has it, tests nothing
+        index = ast.Constant(self.recorder.add(ast.unparse(node)))
+        value = ast.Name("_r1zero_value", ast.Load())
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            # Keep both sides for the report; evaluated once, in their order.
+            sides = [test.left, test.comparators[0]]
+            named = [ast.NamedExpr(ast.Name(f"_r1zero_{i}", ast.Store()), side) for i, side in enumerate(sides)]
+            operator = ast.unparse(ast.Compare(ast.Name("a"), test.ops, [ast.Name("b")]))[2:-2]
+            test = ast.Compare(named[0], test.ops, [named[1]])
+            loads: list[ast.expr] = [ast.Name(f"_r1zero_{i}", ast.Load()) for i in (0, 1)]
+            record = _call("compared", index, value, *loads, ast.Constant(operator))
+        else:
+            record = _call("value", index, value)
+        error = ast.Name("_r1zero_error", ast.Load())
+        handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), "_r1zero_error", [_call("raised", index, error)])
+        assign = ast.Assign([ast.Name("_r1zero_value", ast.Store())], test)
+        return ast.copy_location(ast.Try([assign], [handler], [record], []), node)
+
+
+def _call(method: str, *args: ast.expr) -> ast.Expr:
+    return ast.Expr(ast.Call(ast.Attribute(ast.Name("_r1zero", ast.Load()), method, ast.Load()), list(args), []))
+
+
+def _bound_names(tree: ast.Module) -> set[str]:
+    """Names the module binds at its top level."""
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        else:
+            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return names
+
+
+def _free_names(tree: ast.Module, entry_point: str) -> list[str]:
+    """Names the tests use and do not bind. Never a builtin (a program's own `all` or `sorted` would judge itself)."""
+    used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    free = used - _bound_names(tree) - set(dir(builtins))
+    return sorted(free | ({entry_point} if entry_point else set()))
+
+
+def _prelude(source: str, entry_point: str) -> dict[str, Any]:
+    """What the tests take from us rather than from the program: the prompt's helpers, and library modules."""
+    namespace: dict[str, Any] = {"__name__": "prelude"}
+    try:
+        exec(compile(source, "prompt", "exec"), namespace)  # noqa: S102  the data set's prompt, in the tests' sandbox
+    except Exception:  # noqa: BLE001  a prompt that is no program has no helpers
+        namespace = {}
+    for name in _LIBRARY:
+        namespace.setdefault(name, importlib.import_module(name))
+    namespace.pop(entry_point, None)
+    return namespace
+
+
+def _call_check(tree: ast.Module, entry_point: str) -> None:
+    """HumanEval as published defines `check(candidate)` and leaves the call to the harness: add it where missing."""
+    defined = any(isinstance(n, ast.FunctionDef) and n.name == "check" for n in tree.body)
+    called = any(isinstance(n, ast.Name) and n.id == "check" for n in ast.walk(tree))
+    if defined and not called and entry_point:
+        tree.body.append(ast.parse(f"check({entry_point})").body[0])
+
+
+class ProgramError(Exception):
+    """The program's process has gone, or sent no value."""
+
+
+class UnsendableError(Exception):
+    """An argument of the tests that cannot be given to the program: our limit, not the program's fault."""
+
+
+class Program:
+    """The program's process as the tester sees it: requests out, values in."""
+
+    def __init__(self, channel: int) -> None:
+        self.channel = channel
+        self.calls = 0
+        self.callbacks: list[Callable[..., Any]] = []
+
+    def load(self, source: str, names: list[str]) -> dict[str, Any]:
+        """Load the program; returns what it defines of `names`."""
+        try:
+            send(self.channel, marshal.dumps(["functions", source, names]))
+        except OSError as error:
+            raise ProgramError("the program's process died") from error
+        reply = self._receive()
+        return {name: self._unpack(tree) for name, tree in reply["names"] if name in names}
+
+    def request(self, operation: str, number: int, name: str = "", args: tuple[Any, ...] = (), **kwargs: Any) -> Any:
+        """One operation on an object of the program's; raises what the program raised, as a type of ours."""
+        self.calls += operation == "call"
+        arg_trees = [self._pack(arg) for arg in args]
+        kwarg_trees = [[key, self._pack(value)] for key, value in kwargs.items()]
+        self._send(marshal.dumps([operation, number, name, arg_trees, kwarg_trees]))
+        while True:
+            reply = self._receive()
+            if "callback" in reply:
+                self._answer(reply)
+                continue
+            if "stop" in reply:
+                raise StopIteration
+            for index, tree in reply.get("changed", ()):
+                _overwrite(args[index], self._unpack(tree))
+            return self._unpack(reply["value"])
+
+    def _answer(self, reply: dict[str, Any]) -> None:
+        try:
+            function = self.callbacks[reply["callback"]]
+            message = ["return", self._pack(function(*[self._unpack(tree) for tree in reply["args"]]))]
+        except Exception as error:  # noqa: BLE001  the program called it: the exception is the program's to handle
+            message = ["raise", _describe(error)]
+        self._send(marshal.dumps(message))
+
+    def _send(self, message: bytes) -> None:
+        try:
+            send(self.channel, message)
+        except OSError as error:
+            raise ProgramError("the program's process died") from error
+
+    def _receive(self) -> dict[str, Any]:
+        message = receive(self.channel, MAX_MESSAGE_BYTES)
+        if message is None:
+            raise ProgramError("the program's process died")
+        reply = json.loads(message)
+        if not isinstance(reply, dict):
+            raise ProgramError("the program's process sent no value")
+        if "raised" in reply:
+            raise _exception(str(reply["raised"]), str(reply.get("text", "")), reply.get("line"))
+        return reply
+
+    def _pack(self, value: Any) -> Tree:
+        return pack(value, self._export)
+
+    def _export(self, value: Any) -> Tree:
+        if isinstance(value, Remote):
+            return {"y": object.__getattribute__(value, "_number")}
+        if callable(value) and not isinstance(value, type):
+            self.callbacks.append(value)
+            return {"h": len(self.callbacks) - 1}
+        raise UnsendableError(f"an argument of type {type(value).__name__} cannot be given to the program")
+
+    def _unpack(self, tree: Tree) -> Any:
+        return unpack(tree, self._handle)
+
+    def _handle(self, tag: str, number: int) -> Any:
+        if tag == "y":
+            return self.callbacks[number]
+        return Remote(self, number)
+
+
+class Remote:
+    """An object of the program's that is not data. Equal only to itself: its own `__eq__` is never asked."""
+
+    def __init__(self, program: Program, number: int) -> None:
+        object.__setattr__(self, "_program", program)
+        object.__setattr__(self, "_number", number)
+
+    def _ask(self, operation: str, name: str = "", args: tuple[Any, ...] = (), **kwargs: Any) -> Any:
+        program: Program = object.__getattribute__(self, "_program")
+        return program.request(operation, object.__getattribute__(self, "_number"), name, args, **kwargs)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        program: Program = object.__getattribute__(self, "_program")
+        return program.request("call", object.__getattribute__(self, "_number"), "", args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._ask("get", name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._ask("set", name, (value,))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._ask("item", args=(key,))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._ask("setitem", args=(key, value))
+
+    def __len__(self) -> int:
+        length = self._ask("len")
+        if type(length) is not int:
+            raise ProgramError("the program's process sent no length")
+        return length
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Any:
+        return self._ask("iter")
+
+    def __next__(self) -> Any:
+        return self._ask("next")
+
+    def __str__(self) -> str:
+        text = self._ask("str")
+        return text if type(text) is str else ""
+
+    def __repr__(self) -> str:
+        return "<an object of the program's>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Remote) and object.__getattribute__(self, "_number") == object.__getattribute__(
+            other, "_number"
+        )
+
+    def __hash__(self) -> int:
+        return hash(object.__getattribute__(self, "_number"))
+
+
+def _overwrite(target: Any, value: Any) -> None:
+    """The program changed an argument in place: give the tests' own object the same contents."""
+    if type(target) is not type(value):
+        raise ProgramError("the program's process sent no value")
+    if isinstance(target, list | bytearray):
+        target[:] = value
+    elif isinstance(target, dict | set):
+        target.clear()
+        target.update(value)
+
+
+def _exception(name: str, text: str, line: object) -> Exception:
+    """An exception of ours for one of the program's: the builtin type of that name, else ProgramError."""
+    if isinstance(line, int) and line > 0:
+        text = f"{text} (program line {line})"
+    kind = getattr(builtins, name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, StopIteration):
+        try:
+            return kind(text)
+        except TypeError:  # UnicodeDecodeError and its kin want five arguments
+            pass
+    return ProgramError(f"{name[:80]}: {text}")
+
+
+def _show(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  an int of over 4,300 digits
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _describe(error: BaseException) -> str:
+    name = "" if isinstance(error, ProgramError) else f"{type(error).__name__}: "
+    try:
+        return (name + str(error))[:_MAX_REASON]
+    except Exception:  # noqa: BLE001
+        return name[:_MAX_REASON]
+
+
+if sys.flags.optimize:
+    raise RuntimeError("the tester must not run with -O: asserts left in the tests would be skipped")

@@ -1,0 +1,275 @@
+"""Starting a Python process on this machine, shut in with bubblewrap or (when asked for in as many words) not at all.
+
+bubblewrap: https://github.com/containers/bubblewrap, the unprivileged sandbox under Flatpak; needs user namespaces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import marshal
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Protocol
+
+from r1zero.verifiers.sandbox import seccomp
+from r1zero.verifiers.sandbox.inside import codec, program, tester
+
+# A child learns its code from the channel, compiled: no file of ours is mounted, nothing is parsed again.
+_BOOT = (
+    "import os,sys,marshal\n"
+    "from types import ModuleType\n"
+    "fd=int(sys.argv[1]);n=int(sys.argv[2]);b=b''\n"
+    "while len(b)<n:\n p=os.read(fd,n-len(b))\n if not p: os._exit(3)\n b+=p\n"
+    "for name,code in marshal.loads(b):\n m=sys.modules[name]=ModuleType(name);exec(code,m.__dict__)\n"
+    "m.main(fd)\n"
+)
+_PYTHON_FLAGS = ("-I", "-S", "-B", "-X", "utf8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one process inside may use."""
+
+    memory_bytes: int = 512 << 20
+    """Address space."""
+    cpu_seconds: int = 10
+    """Processor time; the wall clock's deadline is the caller's."""
+    disk_bytes: int = 16 << 20
+    """The private /tmp, and any one file."""
+    processes: int = 64
+    """Processes and threads (the filter allows no second process at all; see `seccomp`)."""
+
+    def rlimits(self) -> dict[str, int]:
+        return {
+            "AS": self.memory_bytes,
+            "CPU": self.cpu_seconds,
+            "FSIZE": self.disk_bytes,
+            "NPROC": self.processes,
+            "NOFILE": 64,
+            "CORE": 0,
+            "MEMLOCK": 0,
+            "MSGQUEUE": 0,
+        }
+
+
+@dataclass(kw_only=True)
+class Process:
+    """A started process and our end of its channel."""
+
+    popen: subprocess.Popen[bytes]
+    channel: socket.socket
+    stdout: IO[bytes] | None = None
+    stderr: IO[bytes] | None = None
+    own_group: bool = False
+    """True when the process leads a group that has to be killed as one (there is no pid namespace to do it)."""
+    _closed: bool = field(default=False)
+
+    def kill(self) -> int:
+        """Kill it with everything in its namespace, and reap it; returns its exit status. Safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            if self.own_group:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.popen.pid, signal.SIGKILL)
+            self.popen.kill()
+            self.popen.wait()
+            self.channel.close()
+            for stream in (self.stdout, self.stderr):
+                if stream is not None:
+                    stream.close()
+        return self.popen.returncode
+
+
+class Launcher(Protocol):
+    """Starts Python with one of our modules inside; the whole difference between two local sandboxes."""
+
+    def status(self) -> str | None:
+        """None when it works here, else one line: what is missing and what mends it."""
+
+    def command(self, python_args: list[str], limits: Limits, filter_fd: int) -> list[str]:
+        """The command line that runs Python with `python_args`; `filter_fd` holds the seccomp filter, or is -1."""
+
+
+class Bubblewrap:
+    """A fresh set of namespaces for each process: user, pid, net, ipc, uts, mount, and cgroup where there is one.
+
+    Inside: the system's libraries and this Python's standard library, read-only; a private /tmp of `disk_bytes`;
+    /dev/null, /dev/zero and /dev/urandom; no /proc, no /etc, no /home, no site-packages, no environment; uid 65534
+    without capabilities. All of it dies with the process that started it.
+    """
+
+    def command(self, python_args: list[str], limits: Limits, filter_fd: int) -> list[str]:
+        seccomp_args = ["--seccomp", str(filter_fd)] if filter_fd >= 0 else []
+        size = ["--size", str(limits.disk_bytes), "--tmpfs", "/tmp", "--chdir", "/tmp"]
+        return [*_bubblewrap_base(), *size, "--remount-ro", "/", *seccomp_args, "--", _inside_python(), *python_args]
+
+    def status(self) -> str | None:
+        return _bubblewrap_status()
+
+
+class Unprotected:
+    """No isolation: rlimits and a process group only. A program can read, write and send whatever its user can."""
+
+    def command(self, python_args: list[str], limits: Limits, filter_fd: int) -> list[str]:
+        return [_outside_python(), *python_args]
+
+    def status(self) -> str | None:
+        return None
+
+
+def start(
+    launcher: Launcher,
+    role: str,
+    limits: Limits,
+    stdin: int = subprocess.DEVNULL,
+    capture: bool = False,
+) -> Process:
+    """Start a process in the `role` `program` or `tester`; `capture`: its stdout and stderr come back as pipes.
+
+    The process says `ready` on its channel once it is inside. Raises OSError where the command cannot be run.
+    """
+    code = _code(role)
+    ours, theirs = socket.socketpair()
+    filter_fd = -1
+    passed = [theirs.fileno()]
+    output = subprocess.PIPE if capture else subprocess.DEVNULL
+    try:
+        if isinstance(launcher, Bubblewrap) and seccomp.supported():
+            filter_fd = _filter_fd(role == "tester")
+            passed.append(filter_fd)
+        python_args = [*_PYTHON_FLAGS, "-c", _BOOT, str(theirs.fileno()), str(len(code))]
+        popen = subprocess.Popen(
+            launcher.command(python_args, limits, filter_fd),
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            pass_fds=passed,
+            env={},
+            # Unprotected, a group of its own to be killed by. Else it stays in ours: who kills that, kills it too.
+            start_new_session=isinstance(launcher, Unprotected),
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+        if filter_fd >= 0:
+            os.close(filter_fd)
+    process = Process(
+        popen=popen,
+        channel=ours,
+        stdout=popen.stdout,
+        stderr=popen.stderr,
+        own_group=isinstance(launcher, Unprotected),
+    )
+    with contextlib.suppress(OSError):  # it died at birth: the caller sees no `ready`
+        ours.sendall(code)
+        if role == "program":
+            codec.send(ours.fileno(), marshal.dumps(limits.rlimits()))
+    return process
+
+
+@functools.cache
+def _code(role: str) -> bytes:
+    """The compiled modules of a role, in the order they are to be run."""
+    modules = (codec, {"program": program, "tester": tester}[role])
+    parts = []
+    for module in modules:
+        assert module.__file__ is not None
+        source = Path(module.__file__).read_text(encoding="utf-8")
+        parts.append((module.__name__, compile(source, f"<{module.__name__}>", "exec", dont_inherit=True)))
+    return marshal.dumps(parts)
+
+
+@functools.cache
+def _outside_python() -> str:
+    """The interpreter below a virtual environment: same version, no site-packages of the environment."""
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    path = Path(sys.base_prefix) / "bin" / name
+    return str((path if path.exists() else Path(sys.executable)).resolve())
+
+
+def _inside_python() -> str:
+    outside = _outside_python()
+    return outside if _is_system_python() else f"/python/bin/{Path(outside).name}"
+
+
+def _is_system_python() -> bool:
+    return Path(sys.base_prefix).resolve() == Path("/usr")
+
+
+@functools.cache
+def _bubblewrap_base() -> tuple[str, ...]:
+    """The part of the command that does not vary."""
+    args = [shutil.which("bwrap") or "bwrap", "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
+    args += ["--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv"]
+    args += ["--cap-drop", "ALL", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox"]
+    for folder in ("/usr/lib", "/usr/lib64"):
+        args += ["--ro-bind-try", folder, folder]
+    for folder in ("/lib", "/lib64"):
+        path = Path(folder)
+        if path.is_symlink():
+            args += ["--symlink", str(path.readlink()), folder]
+        elif path.exists():
+            args += ["--ro-bind", folder, folder]
+    args += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    python = _outside_python()
+    if _is_system_python():
+        args += ["--ro-bind", python, python]
+    else:
+        library = Path(sys.base_prefix) / "lib"
+        args += ["--ro-bind", python, _inside_python(), "--ro-bind", str(library), "/python/lib"]
+        args += ["--setenv", "LD_LIBRARY_PATH", "/python/lib"]
+        packages = Path(sysconfig.get_path("stdlib")) / "site-packages"
+        if packages.is_dir() and packages.is_relative_to(library):
+            args += ["--tmpfs", f"/python/lib/{packages.relative_to(library)}"]
+            args += ["--remount-ro", f"/python/lib/{packages.relative_to(library)}"]
+    for device in ("/dev/null", "/dev/zero", "/dev/urandom"):
+        args += ["--dev-bind", device, device]
+    return tuple(args)
+
+
+def _filter_fd(allow_processes: bool) -> int:
+    """A fresh descriptor on the filter's bytes (bubblewrap reads it to the end)."""
+    fd = os.memfd_create("filter")
+    os.write(fd, _filter(allow_processes))
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+_filter = functools.cache(seccomp.program_filter)
+
+_REFUSED = (
+    "bubblewrap cannot make namespaces here ({}): allow unprivileged user namespaces "
+    "(`sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` or `kernel.unprivileged_userns_clone=1`; "
+    "in a container: `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`)"
+)
+
+
+def _bubblewrap_status() -> str | None:
+    if not sys.platform.startswith("linux"):
+        return "the code sandbox needs Linux: run there, or set the option sandbox: none to run programs unprotected"
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is missing: `apt-get install bubblewrap` (or dnf, pacman, apk)"
+    with tempfile.TemporaryFile() as errors:
+        command = Bubblewrap().command([*_PYTHON_FLAGS, "-c", "pass"], Limits(), -1)
+        try:
+            code = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, timeout=20, env={}
+            ).returncode
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return _REFUSED.format(error)
+        if code == 0:
+            return None
+        errors.seek(0)
+        lines = errors.read(2000).decode(errors="replace").strip().splitlines()
+    return _REFUSED.format(lines[-1] if lines else f"exit status {code}")
