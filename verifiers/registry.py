@@ -42,6 +42,10 @@ from r1zero.verifiers.verdict import Outcome, Verdict
 
 ENTRY_POINT_GROUP = "r1zero.verifiers"
 
+Judges = Literal["answer", "format", "shaping"]
+"""What a verifier judges: the answer; the form it stands in, whatever it says; or length, language, repetition and the
+like, where an empty text may be without fault."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
@@ -73,10 +77,11 @@ class Verifier:
     """Which fields of `Sample` it takes."""
     options: Mapping[str, Any]
     """Its keyword-only parameters and their defaults: what a recipe may set."""
-    example: Sample | None
+    example: Sample | None = None
     """A sample it must call correct; `r1zero verifiers check` starts from it."""
     preload: tuple[str, ...] = ()
-    """Modules that workers have imported before they take up a sample: slow imports that are not to cost a deadline."""
+    """Modules that workers import before they take up a sample: slow imports that are not to cost a deadline."""
+    judges: Judges = "answer"
 
     def __call__(self, sample: Sample, options: Mapping[str, Any] | None = None) -> Verdict:
         """The verdict on `sample`, timed. What the function raises propagates; the pool turns it into `error`.
@@ -116,12 +121,12 @@ class NameTakenError(ValueError):
 
 
 def register(
-    name: str, *, example: Sample | None = None, preload: tuple[str, ...] = ()
+    name: str, *, example: Sample | None = None, preload: tuple[str, ...] = (), judges: Judges = "answer"
 ) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
     """Register a verifier function under `name`; returns the function unchanged.
 
     Positional parameters are taken from `Sample` by name; keyword-only parameters are options and need defaults.
-    example: a sample it calls correct; preload: modules its workers import beforehand.
+    example: a sample it calls correct; preload: modules its workers import beforehand; judges: see `Judges`.
     Raises ValueError at import when the name is taken or a parameter is none of `Sample`'s fields.
     """
 
@@ -129,15 +134,13 @@ def register(
         known = _registry.get(name)
         if known is not None and _identity(known.function) != _identity(function):
             raise NameTakenError(name, _identity(known.function))
-        _registry[name] = describe(name, function, example, preload)
+        _registry[name] = replace(describe(name, function), example=example, preload=preload, judges=judges)
         return function
 
     return decorate
 
 
-def describe(
-    name: str, function: Callable[..., Verdict], example: Sample | None = None, preload: tuple[str, ...] = ()
-) -> Verifier:
+def describe(name: str, function: Callable[..., Verdict]) -> Verifier:
     """Read a function's signature into a `Verifier`; raises ValueError where it does not fit."""
     inputs, options = [], {}
     for parameter in inspect.signature(function).parameters.values():
@@ -152,9 +155,7 @@ def describe(
                 f"verifier {name!r}: parameter {parameter.name!r} is not one of {', '.join(sorted(INPUTS))}; "
                 "an option must be keyword-only (after `*`)"
             )
-    return Verifier(
-        name=name, function=function, inputs=tuple(inputs), options=options, example=example, preload=preload
-    )
+    return Verifier(name=name, function=function, inputs=tuple(inputs), options=options)
 
 
 def _identity(function: Callable[..., Verdict]) -> str:

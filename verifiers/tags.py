@@ -68,7 +68,7 @@ def _thinking_fault(thinking: str, min_think_chars: int) -> str | None:
     return None
 
 
-@register("answer_tags", example=Sample(completion="<think>1 + 1 is 2.</think> <answer>2</answer>"))
+@register("answer_tags", judges="format", example=Sample(completion="<think>1 + 1 is 2.</think> <answer>2</answer>"))
 def answer_tags(completion: str, *, min_think_chars: int = 1) -> Verdict:
     """Correct when the turn is `<think>…</think><answer>…</answer>`: each tag once, in this order, both blocks with
     something visible in them, and nothing but white space before, between and after.
@@ -104,7 +104,7 @@ def answer_tags(completion: str, *, min_think_chars: int = 1) -> Verdict:
     return Verdict(Outcome.CORRECT, reason="one think block, one answer block", extracted=answer.strip())
 
 
-@register("think_format", example=Sample(completion="<think>1 + 1 is 2.</think>\n\nThe answer is 2."))
+@register("think_format", judges="format", example=Sample(completion="<think>1 + 1 is 2.</think>\n\nThe answer is 2."))
 def think_format(completion: str, *, min_think_chars: int = 1) -> Verdict:
     """Correct when the turn is one `<think>…</think>` block, at its very start, and then some visible text.
 

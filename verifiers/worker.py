@@ -78,7 +78,10 @@ def serve_forks(control_fd: int, memory_bytes: int) -> None:
                     importlib.import_module(request["module"])
             for fd in fds:
                 os.close(fd)
-            control.send(json.dumps(reply).encode())
+            try:
+                control.send(json.dumps(reply).encode())
+            except BrokenPipeError:
+                break
     for pid in workers:
         _end(pid)
 
