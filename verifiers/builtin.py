@@ -2,4 +2,5 @@
 
 from r1zero.verifiers import answer as answer
 from r1zero.verifiers import code as code
+from r1zero.verifiers import math as math
 from r1zero.verifiers import tags as tags

@@ -1,0 +1,69 @@
+"""The cost gate: what a reader of untrusted text may spend. Each bound is checked before the work it bounds.
+
+Lengths and nesting are checked on the text, before the parser; sizes of numbers before each power, factorial or
+product, by logarithms. What is over a bound raises `OverLimit`, and the verdict is `unparseable` with "over limit".
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from r1zero.verifiers.math.nodes import OverLimit
+
+MAX_ANSWER_CHARS = 4000
+"""An answer; the longest gold of MATH, Minerva and OlympiadBench has about 400."""
+MAX_NESTING = 32
+"""Brackets of all kinds inside one another; the deepest gold has 5."""
+MAX_DEPTH = 170
+"""Nested rules of the grammar; a bracket takes five, `\\sqrt\\sqrt 2` and `2^2^2` one each."""
+MAX_DIGITS = 4000
+"""Digits of one written number (Python refuses to read more than 4,300)."""
+MAX_BITS = 1 << 17
+"""Bits of an exact number: 2024^4046 has 44,427 and 2024! has 19,279."""
+MAX_TEN_EXPONENT = 20000
+"""Exponent of an e-notation."""
+MAX_MODULAR_EXPONENT_BITS = 2048
+MAX_FACTORIAL = 5000
+MAX_MATRIX_CELLS = 400
+MAX_ITEMS = 1000
+"""Items of a list, set or tuple."""
+MAX_COMPARED_ITEMS = 100
+"""Items left to compare pairwise after the structurally equal ones are taken out."""
+MAX_SUM_TERMS = 1000
+MAX_ALTERNATIVES = 64
+"""Values that the plus-minus signs of one answer may stand for."""
+MAX_NUMERIC_LOG2 = 1 << 22
+"""|log2| of a number in floating point of any precision."""
+
+_BRACKET = re.compile(r"[({\[]|[)}\]]")
+_DIGITS = re.compile(r"\d{%d,}" % (MAX_DIGITS + 1))
+
+
+def check_text(text: str) -> None:
+    """Raises OverLimit for a text that is too long, too deeply nested or holds too long a number. Linear time."""
+    if len(text) > MAX_ANSWER_CHARS:
+        raise OverLimit(f"{len(text)} characters, more than {MAX_ANSWER_CHARS}")
+    if _DIGITS.search(text):
+        raise OverLimit(f"a number of more than {MAX_DIGITS} digits")
+    depth = 0
+    for found in _BRACKET.finditer(text):
+        depth += 1 if found.group() in "({[" else -1
+        if depth > MAX_NESTING:
+            raise OverLimit(f"more than {MAX_NESTING} brackets inside one another")
+
+
+def power_bits(base: Fraction, exponent: int) -> float:
+    """Bits of base**exponent, from logarithms alone."""
+    if abs(base) in (0, 1):
+        return 1.0
+    return float(max(base.numerator.bit_length(), base.denominator.bit_length())) * abs(exponent)
+
+
+def checked_power(base: Fraction, exponent: int) -> Fraction:
+    """base**exponent, exactly. Raises OverLimit when the result would have more than MAX_BITS bits."""
+    if exponent.bit_length() > 64 or power_bits(base, exponent) > MAX_BITS:
+        if abs(base) in (0, 1):
+            return base if exponent % 2 else base * base
+        raise OverLimit("a power of more than 2^17 bits")
+    return base**exponent

@@ -1,0 +1,282 @@
+"""Are two expressions the same number, or the same function? Cheap and exact first; what decided is named.
+
+1. `structure`: the canonical trees are the same. Proof.
+2. `exact`: both are rational numbers. Decides.
+3. `rational`: both are rational functions of their names, pi, e and i: residues at two random points of two primes of
+   61 bits. Differing residues prove them different; equal ones leave odds below degree^2 / 2^121.
+4. `numeric`: everything else, at random points: one point where they differ refutes, agreement to 30 digits at eight
+   points (for closed numbers: to 250 digits and more) counts as an identity.
+Random points are drawn from a hash of the two expressions, so a verdict repeats and nobody can write for the points.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from r1zero.verifiers.math.nodes import (
+    IMAGINARY,
+    PI,
+    Call,
+    Const,
+    Mul,
+    Node,
+    Num,
+    OverLimit,
+    Pow,
+    Sym,
+    Undefined,
+    canonical,
+    children,
+    contains,
+    number,
+    substitute,
+)
+from r1zero.verifiers.math.numeric import (
+    PRIMES,
+    NotReal,
+    Opaque,
+    atoms,
+    context,
+    evaluate,
+    exact,
+    residue,
+    root_of_minus_one,
+)
+
+_WHOLE_NAMES = frozenset(Sym(name) for name in "nmkljNMKLpqrdst")
+"""Names that stand for whole numbers where a floor, a ceiling or (-1)^n shows that whole numbers are meant."""
+_POINTS = 8
+_DIGITS = 40
+_AGREE = 30
+_CLOSED_DIGITS = 260
+_CLOSED_AGREE = 250
+
+
+class Result(NamedTuple):
+    equal: bool
+    stage: str
+
+
+def same_value(left: Node, right: Node) -> Result:
+    """Whether two scalar expressions are equal, and the stage that decided.
+
+    Raises OverLimit when deciding would cost too much; an expression without a value equals nothing but itself.
+    """
+    if isinstance(left, Num) and isinstance(right, Num):
+        return Result(left.value == right.value, "exact")
+    left, right = canonical(left), canonical(right)
+    if left == right:
+        return Result(True, "structure")
+    if isinstance(left, Num) and isinstance(right, Num):
+        return Result(left.value == right.value, "exact")
+    if any(isinstance(node, Const) and node.name not in ("pi", "e", "i") for node in (left, right)):
+        return Result(False, "structure")
+    try:
+        first, second = exact(left), exact(right)
+        if first is not None and second is not None:
+            return Result(first == second, "exact")
+        found = _rational(left, right)
+        if found is not None:
+            return Result(found, "rational")
+        return Result(_numeric(left, right), "numeric")
+    except Undefined:
+        return Result(False, "undefined")
+    except Opaque:
+        return Result(False, "opaque")
+
+
+def _seed(left: Node, right: Node) -> random.Random:
+    digest = hashlib.blake2b(f"{left!r}|{right!r}".encode(), digest_size=8).digest()
+    return random.Random(int.from_bytes(digest, "big"))
+
+
+def _rational(left: Node, right: Node) -> bool | None:
+    names = sorted(atoms(left) | atoms(right), key=repr)
+    rng = _seed(left, right)
+    for prime in PRIMES:
+        point: dict[Node, int] = {name: rng.randrange(1, prime) for name in [*names, PI, Const("e")]}
+        point[IMAGINARY] = root_of_minus_one(prime)
+        first = residue(left, point, prime)
+        if first is None:
+            return None
+        second = residue(right, point, prime)
+        if second is None:
+            return None
+        if first != second:
+            return False
+    return True
+
+
+def _numeric(left: Node, right: Node) -> bool:
+    names = sorted(atoms(left) | atoms(right), key=repr)
+    if not names:
+        return _closed(left, right)
+    rng = _seed(left, right)
+    whole = [name for name in names if name in _WHOLE_NAMES] if _whole_numbers(left) or _whole_numbers(right) else []
+    if any(_discrete(node) for node in (left, right)):
+        whole = names
+    for real in (True, False):
+        agreed = refused = 0
+        for trial in range(4 * _POINTS):
+            point = _point(names, whole, rng, trial, real)
+            try:
+                if not _agree_at(left, right, point, real):
+                    return False
+            except (NotReal, Undefined):
+                continue
+            except OverLimit:
+                refused += 1
+                if refused > _POINTS:
+                    raise
+                continue
+            agreed += 1
+            if agreed >= _POINTS:
+                return True
+        if agreed >= 3:
+            return True
+    raise Undefined("no point where both have a value")
+
+
+def _point(names: list[Node], whole: list[Node], rng: random.Random, trial: int, real: bool) -> dict[Node, Any]:
+    """A random point: positive, of any sign, or large and positive, in turn; whole numbers where they are meant."""
+    ctx = context(_DIGITS)
+    point: dict[Node, Any] = {}
+    for name in names:
+        if name in whole:
+            point[name] = ctx.mpf(rng.randrange(1, 12 if trial < _POINTS else 40))
+            continue
+        size = ctx.mpf(rng.randrange(1, 1 << 60)) / (1 << 60)
+        value = (size * 3 + 0.2, size * 6 - 3, size * 20 + 1)[trial % 3]
+        point[name] = value if real else ctx.mpc(value, ctx.mpf(rng.randrange(1, 1 << 60)) / (1 << 59) - 1)
+    return point
+
+
+def _agree_at(left: Node, right: Node, point: dict[Node, Any], real: bool) -> bool:
+    ctx = context(_DIGITS)
+    first, second = evaluate(left, point, ctx, real), evaluate(right, point, ctx, real)
+    distance = _distance(ctx, first, second)
+    if distance > ctx.mpf(10) ** -8:
+        return False
+    if distance < ctx.mpf(10) ** -_AGREE:
+        return True
+    # In between: digits lost in a cancellation, or a true small difference. More digits tell.
+    ctx = context(3 * _DIGITS)
+    first, second = evaluate(left, point, ctx, real), evaluate(right, point, ctx, real)
+    return bool(_distance(ctx, first, second) < ctx.mpf(10) ** -(2 * _AGREE))
+
+
+def _distance(ctx: Any, first: Any, second: Any) -> Any:
+    """|a - b| relative to the larger, or absolute for values below one."""
+    return abs(first - second) / max(abs(first), abs(second), ctx.one)
+
+
+def _closed(left: Node, right: Node) -> bool:
+    for real in (True, False):
+        try:
+            ctx = context(_DIGITS)
+            first, second = evaluate(left, {}, ctx, real), evaluate(right, {}, ctx, real)
+            if _relative(ctx, first, second) > ctx.mpf(10) ** -12:
+                return False
+            # A difference that a small number makes shows at the digits that number has.
+            digits = _CLOSED_DIGITS + _tiny_digits(left) + _tiny_digits(right)
+            if digits > 4000:
+                raise OverLimit("numbers that differ only after thousands of digits")
+            ctx = context(digits)
+            first, second = evaluate(left, {}, ctx, real), evaluate(right, {}, ctx, real)
+            return bool(_relative(ctx, first, second) < ctx.mpf(10) ** -(digits - _CLOSED_DIGITS + _CLOSED_AGREE))
+        except NotReal:
+            continue
+    raise Undefined("no value")
+
+
+def _relative(ctx: Any, first: Any, second: Any) -> Any:
+    if first == second:
+        return ctx.zero
+    size = max(abs(first), abs(second))
+    return abs(first - second) / size if min(abs(first), abs(second)) > 0 else abs(first - second)
+
+
+def _tiny_digits(node: Node) -> int:
+    """Digits that the numbers in a closed expression may reach below one another: a bound on what may hide."""
+    match node:
+        case Num(value):
+            return int(0.302 * max(value.numerator.bit_length(), value.denominator.bit_length()))
+        case Pow(base, Num(power)):
+            return min(100_000, int(_tiny_digits(base) * max(1, abs(power))) + 1)
+        case Call("factorial" | "binom", _):
+            value = exact(node)
+            return _tiny_digits(Num(value)) if value is not None else 0
+        case _:
+            return sum(_tiny_digits(child) for child in children(node))
+
+
+def _whole_numbers(node: Node) -> bool:
+    """True where a floor, a ceiling, a modulus or a power of a negative number says that whole numbers are meant."""
+    if isinstance(node, Call) and node.name in ("floor", "ceil", "mod", "factorial", "binom", "sum", "prod"):
+        return True
+    if (
+        isinstance(node, Pow)
+        and isinstance(node.base, Num)
+        and node.base.value < 0
+        and not isinstance(node.exponent, Num)
+    ):
+        return True
+    return any(_whole_numbers(child) for child in children(node))
+
+
+def _discrete(node: Node) -> bool:
+    """True with a factorial, binomial or sum: it has values at whole numbers only."""
+    if isinstance(node, Call) and node.name in ("factorial", "binom", "sum", "prod"):
+        return True
+    return any(_discrete(child) for child in children(node))
+
+
+def proportional(left: Node, right: Node) -> Node | None:
+    """The constant c != 0 with left = c * right, or None. For equations and inequalities, which a factor leaves alone.
+
+    c comes from one point; that it holds everywhere is `same_value`'s to say.
+    """
+    names = sorted(atoms(left) | atoms(right), key=repr)
+    rng = _seed(left, right)
+    for _ in range(6):
+        point: dict[Node, Node] = {name: number(Fraction(rng.randrange(2, 60), rng.randrange(1, 7))) for name in names}
+        top, bottom = canonical(substitute(left, point)), canonical(substitute(right, point))
+        try:
+            if same_value(bottom, number(0)).equal or same_value(top, number(0)).equal:
+                continue
+        except OverLimit:
+            return None
+        factor = canonical(Mul((top, Pow(bottom, number(-1)))))
+        value = exact(factor)
+        if value is not None:
+            factor = Num(value)
+        return factor if same_value(left, Mul((factor, right))).equal else None
+    return None
+
+
+def sign_of(node: Node) -> int | None:
+    """-1, 0 or 1 for a closed real number; None when it is neither."""
+    value = exact(node)
+    if value is not None:
+        return (value > 0) - (value < 0)
+    try:
+        ctx = context(_DIGITS)
+        real = evaluate(node, {}, ctx, True)
+    except (NotReal, Undefined, Opaque):
+        return None
+    return 0 if abs(real) < ctx.mpf(10) ** -_AGREE else 1 if real > 0 else -1
+
+
+def has_names(node: Node) -> bool:
+    return bool(atoms(node))
+
+
+def is_closed(node: Node) -> bool:
+    """True for a number without names (infinity aside)."""
+    return not contains(node, Const("inf")) and not atoms(node)
+
+
+__all__ = ["Result", "has_names", "is_closed", "proportional", "same_value", "sign_of"]
