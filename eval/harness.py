@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -23,18 +23,11 @@ from r1zero.eval.result import EvalResult, summarise
 from r1zero.eval.samples import EvalSample
 from r1zero.records import Completion, Problem
 from r1zero.rollout.base import Engine, OnCompletion, Sampling
+from r1zero.rollout.openai import FailedCompletion
 from r1zero.verifiers import Outcome, Verdict, VerifierPool, VerifierSpec
 
 DEFAULT_BATCH = 1024
 """Samples in one call of the engine, and so the most that a kill can cost."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailedCompletion(Completion):
-    """What an endpoint engine returns when it has given up on a completion: graded `error`, never wrong."""
-
-    error: str
-    """What happened, and how often it was tried."""
 
 
 class EvalTemplate(Protocol):

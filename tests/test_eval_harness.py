@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from r1zero.errors import UserError
-from r1zero.eval import EvalSample, evaluate, read_samples, summarise
-from r1zero.eval.harness import FailedCompletion
-from r1zero.eval.samples import to_json
+from r1zero.eval.harness import evaluate
+from r1zero.eval.result import summarise
+from r1zero.eval.samples import EvalSample, read_samples, to_json
 from r1zero.records import Completion, Problem
 from r1zero.rollout.base import OnCompletion, Sampling
+from r1zero.rollout.openai import FailedCompletion
 from r1zero.verifiers import Outcome, VerifierPool, VerifierSpec
 
 PROBLEMS = [Problem(id=f"p{i}", prompt=f"{i}+1", answer=str(i + 1), data={"level": i % 2}) for i in range(6)]

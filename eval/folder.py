@@ -1,0 +1,119 @@
+"""An evaluation on disk: `manifest.json` first, `NAME/problems.jsonl` and `NAME/samples.jsonl` as it goes,
+`results.json` and `results.md` last. Enough to resume it, to grade it again and to compare it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from r1zero.errors import UserError
+from r1zero.eval.manifest import Manifest, differences
+from r1zero.eval.samples import EvalSample, read_samples, to_json, write_samples
+from r1zero.records import Problem
+from r1zero.run import RunFolder, plain, write_atomically
+
+# The command and the host may change between a run and its resumption; what computes the numbers may not.
+_FREE = ("machine.command", "machine.cores", "machine.git", "checkpoint")
+
+
+class EvalFolder:
+    """The folder of one evaluation, locked from `open` to `close`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = RunFolder(path.parent, path.name)
+
+    def open(self, manifest: Manifest) -> None:
+        """Take the folder for a run of `manifest`, new or to be resumed.
+
+        Raises UserError when another process holds it, or when what it holds was made under other settings.
+        """
+        self._lock.open()
+        known = self.path / "manifest.json"
+        manifest = _json_like(manifest)
+        if known.exists():
+            changed = [d for d in differences(read_json(known), manifest) if not d[0].startswith(_FREE)]
+            if changed:
+                key, old, new = changed[0]
+                self.close()
+                raise UserError(
+                    f"{self.path} holds an evaluation under other settings ({key} was {old!r}, is {new!r}"
+                    f"{f'; {len(changed) - 1} more' if changed[1:] else ''}): choose another --out, or delete it"
+                )
+        else:
+            write_atomically(known, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def start(self, name: str, problems: Sequence[Problem]) -> list[EvalSample]:
+        """Write a benchmark's problems; returns the graded samples an earlier run left. Errors are drawn again."""
+        folder = self.path / name
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = (json.dumps(plain(problem), ensure_ascii=False) + "\n" for problem in problems)
+        write_atomically(folder / "problems.jsonl", "".join(rows))
+        samples = folder / "samples.jsonl"
+        if not samples.exists():
+            return []
+        # Half a line left by a kill must go before more is appended.
+        kept = [s for s in read_samples(samples) if s.score is not None]
+        write_samples(samples, kept)
+        return kept
+
+    def append_to(self, name: str) -> TextIO:
+        return (self.path / name / "samples.jsonl").open("a", encoding="utf-8")
+
+    def finish(self, name: str, samples: Sequence[EvalSample]) -> None:
+        """Replace the samples, appended as they came, by all of them in order."""
+        write_samples(self.path / name / "samples.jsonl", samples)
+
+    def write_results(self, results: Mapping[str, Any], markdown: str) -> None:
+        write_atomically(self.path / "results.md", markdown)
+        write_atomically(
+            self.path / "results.json", json.dumps(_json_like(results), indent=1, ensure_ascii=False) + "\n"
+        )
+
+
+def append(file: TextIO, sample: EvalSample) -> None:
+    """One line, on disk before the next sample is drawn."""
+    file.write(to_json(sample) + "\n")
+    file.flush()
+
+
+def read_results(folder: Path) -> dict[str, Any]:
+    """`results.json` of a finished evaluation. Raises UserError where there is none."""
+    path = folder / "results.json"
+    if not path.is_file():
+        hint = (
+            "it was not finished: run its command again" if (folder / "manifest.json").exists() else "is it the folder?"
+        )
+        raise UserError(f"{folder} holds no results.json ({hint})")
+    results: dict[str, Any] = read_json(path)
+    return results
+
+
+def read_problems(folder: Path, name: str) -> list[Problem]:
+    path = folder / name / "problems.jsonl"
+    if not path.is_file():
+        raise UserError(f"{path} is missing: {folder} is no whole evaluation")
+    return [Problem(**json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}): remove it to start again") from error
+
+
+def _json_like(value: Any) -> Any:
+    """As it will come back from a file: dataclasses as mappings, tuples as lists, nan (which JSON lacks) as null."""
+    value = plain(value)
+    if isinstance(value, Mapping):
+        return {key: _json_like(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json_like(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,101 @@
+"""The checkpoint under test: its folder, the run it came from, its tokenizer, its template, its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from r1zero import models, prompts, recipe
+from r1zero.checkpoint import latest_checkpoint
+from r1zero.config import EngineConfig, GRPOConfig, ModelConfig
+from r1zero.errors import UserError
+from r1zero.eval import templates
+from r1zero.eval.harness import EvalTemplate
+from r1zero.eval.tasks import EvalSettings, Task
+from r1zero.policy import compute_dtype, load_tokenizer
+from r1zero.rollout import engine_name, make_engine
+from r1zero.rollout.base import Engine
+from r1zero.rollout.openai import ChatTemplate, OpenAIEngine
+
+
+def run_of(checkpoint: str) -> GRPOConfig | None:
+    """The config of the training run that a checkpoint (runs/NAME/checkpoints/step-N) or run folder belongs to."""
+    path = Path(checkpoint)
+    for folder in (path, path.parent.parent):
+        if (folder / "config.yaml").is_file() and (folder / "checkpoints").is_dir():
+            return recipe.load(str(folder / "config.yaml"))
+    return None
+
+
+def checkpoint_path(checkpoint: str) -> str:
+    """The checkpoint itself; of a run folder, its latest one."""
+    folder = Path(checkpoint) / "checkpoints"
+    if not folder.is_dir():
+        return checkpoint
+    latest = latest_checkpoint(folder)
+    if latest is None:
+        raise UserError(f"{checkpoint} has no whole checkpoint yet")
+    return str(latest)
+
+
+class Model:
+    """The checkpoint's folder, tokenizer and engine; the engine starts when a sample is first needed."""
+
+    def __init__(self, settings: EvalSettings, run: GRPOConfig | None) -> None:
+        self._engine: Engine | None = None
+        self._endpoint = settings.endpoint
+        self._config = settings.engine or (run.engine if run else EngineConfig(gpu_memory_utilization=0.9))
+        own = run.model if run else ModelConfig()
+        self._dtype = compute_dtype(ModelConfig(dtype=settings.dtype) if settings.dtype != "auto" else own)
+        chat = self._endpoint is not None and self._endpoint.mode == "chat"
+        self.path = None if chat else models.resolve(checkpoint_path(settings.checkpoint))
+        self.tokenizer = None if self.path is None else load_tokenizer(self.path)
+        if self._endpoint is not None:
+            self.facts: dict[str, Any] = {
+                "name": "openai",
+                "url": self._endpoint.url,
+                "model": self._endpoint.model,
+                "mode": self._endpoint.mode,
+            }
+        else:
+            self.facts = {"name": engine_name(self._config), "dtype": str(self._dtype).removeprefix("torch.")}
+
+    def template(self, settings: EvalSettings, run: GRPOConfig | None, kind: str) -> EvalTemplate:
+        """The one asked for, else the run's, else the default for the model."""
+        if self.tokenizer is None:
+            template = prompts.load(settings.template or ("chat" if kind == "code" else "boxed_chat"))
+            if template.kind != "chat":
+                raise UserError(
+                    f"template {template.name!r} is a text; a chat endpoint needs a chat template such as boxed_chat"
+                )
+            return ChatTemplate(template)
+        default = run.template if run else templates.default_template(self.tokenizer, kind)
+        return prompts.load(settings.template or default)
+
+    def engine(self, tasks: Sequence[Task]) -> Engine:
+        """Started on the first call, with room for the longest prompt and the longest answer of `tasks`."""
+        if self._engine is None:
+            if self._endpoint is not None:
+                self._engine = OpenAIEngine(self._endpoint)
+                return self._engine
+            self._engine = make_engine(
+                self._config,
+                str(self.path),
+                compute_dtype=self._dtype,
+                max_context=max(self._context(task) for task in tasks),
+                tokenizer=self.tokenizer,
+            )
+        return self._engine
+
+    def _context(self, task: Task) -> int:
+        assert task.template is not None
+        prompts_ = (task.template.encode(problem.prompt, self.tokenizer) for problem in task.loaded.problems)
+        return max(map(len, prompts_)) + task.sampling.max_tokens
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._engine is not None:
+            self._engine.close()
