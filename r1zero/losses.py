@@ -164,8 +164,8 @@ def reinforce_loss(
 ) -> tuple[Tensor, Metrics]:
     """-A log pi: the policy gradient of Williams (1992), right on the policy that sampled; no ratio, no clip."""
     logprobs = logprobs.masked_fill(~mask, 0.0).clamp(min=MIN_LOGPROB)
-    token_loss = -_per_token(advantages, mask) * logprobs  # (B, T)
-    return aggregate(_weighted(token_loss, weights, mask), mask, totals, aggregation), {}
+    token_loss = -_per_token(advantages) * logprobs  # (B, T)
+    return aggregate(_weighted(token_loss, weights), mask, totals, aggregation), {}
 
 
 def kl_k1(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor) -> Tensor:
@@ -303,7 +303,8 @@ def mismatch_metrics(logprobs: Tensor, engine_logprobs: Tensor, mask: Tensor, to
 
 def log_ratio(logprobs: Tensor, other_logprobs: Tensor, mask: Tensor) -> Tensor:
     """log(p / q), (B, T); 0 with no gradient on padding, whatever it holds. Finite, unless an input is nan."""
-    # Cut before any exp(): padding may hold -inf, and 0 * inf is nan in the backward pass.
+    # Cut before any exp(): padding may hold -inf, and 0 * inf is nan in the backward pass. The same cut, backward, is
+    # where the nan that an advantage or a weight on padding may have made of a gradient becomes 0.
     p = logprobs.masked_fill(~mask, 0.0).clamp(min=MIN_LOGPROB)
     q = other_logprobs.masked_fill(~mask, 0.0).clamp(min=MIN_LOGPROB)
     return p - q
@@ -313,14 +314,13 @@ def _ratio(log_rho: Tensor) -> Tensor:
     return log_rho.clamp(max=MAX_LOG_RATIO).exp()
 
 
-def _per_token(advantages: Tensor, mask: Tensor) -> Tensor:
-    """(B,) or (B, T) -> (B, T) with 0 on padding, so that the nan of a dropped completion reaches no gradient."""
-    adv = advantages[:, None] if advantages.dim() == 1 else advantages
-    return adv.expand_as(mask).masked_fill(~mask, 0.0)
+def _per_token(advantages: Tensor) -> Tensor:
+    """(B,) -> (B, 1), to go with (B, T); (B, T) as it is."""
+    return advantages[:, None] if advantages.dim() == 1 else advantages
 
 
-def _weighted(token_loss: Tensor, weights: Tensor | None, mask: Tensor) -> Tensor:
-    return token_loss if weights is None else token_loss * weights.detach().expand_as(mask).masked_fill(~mask, 0.0)
+def _weighted(token_loss: Tensor, weights: Tensor | None) -> Tensor:
+    return token_loss if weights is None else token_loss * weights.detach()
 
 
 def _sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
@@ -363,7 +363,7 @@ def _surrogate(
     """
     if dual_clip is not None and dual_clip <= 1:
         raise ValueError(f"dual_clip must be above 1, got {dual_clip}")
-    adv = _per_token(advantages, mask)  # (B, T)
+    adv = _per_token(advantages)  # (B, 1) or (B, T)
     objective = torch.minimum(ratio * adv, ratio.clamp(1 - clip_low, 1 + clip_high) * adv)  # (B, T)
     metrics = _ratio_metrics(ratio, mask, totals)
     with torch.no_grad():
@@ -375,4 +375,4 @@ def _surrogate(
         dual = (adv < 0) & (ratio.detach() > dual_clip)
         objective = torch.where(dual, dual_clip * adv, objective)
         metrics["clip_frac_dual"] = aggregate(dual.float(), mask, totals, "token")
-    return aggregate(_weighted(-objective, weights, mask), mask, totals, aggregation), metrics
+    return aggregate(_weighted(-objective, weights), mask, totals, aggregation), metrics
