@@ -7,6 +7,8 @@ order, levels are text, whole numbers are written as such. `fingerprint` hashes 
 
 from __future__ import annotations
 
+import ast
+import builtins
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +22,9 @@ from r1zero.records import Problem
 from r1zero.verifiers import VerifierSpec
 
 Fields = Mapping[str, Any]
+EQUAL = VerifierSpec(name="math")
+# Well over what the slowest reference solution takes on a loaded machine: a score must not depend on the machine.
+TESTS = VerifierSpec(name="code", options={"timeout_seconds": 20.0})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +45,7 @@ class Benchmark:
     """A row's problem (id left empty), or None for a row of another split. Raises KeyError for a missing field."""
     num_problems: int
     """What the published benchmark has; another number is an error unless a limit was asked for."""
-    verifier: str = "math"
+    verifier: VerifierSpec = EQUAL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +102,14 @@ def _gsm8k(row: Fields) -> Problem:
 
 
 def _humaneval(row: Fields) -> Problem:
-    """The signature and docstring are the question; the program under test is the completion's code, after the
-    prompt's imports, with the benchmark's own tests."""
+    """The signature and docstring are the question, from which the verifier also takes the imports and helpers that
+    stand before the function."""
     tests = row["tests"] if "tests" in row else f"{row['test']}\n\ncheck({row['entry_point']})\n"
     question = (
         "Complete this Python function. Answer with the whole function, its imports included, in one ```python block."
         f"\n\n```python\n{row['prompt'].strip()}\n```"
     )
-    data = {"tests": _blank_lines(tests), "entry_point": row["entry_point"], "prelude": row["prompt"]}
-    return Problem(id="", prompt=question, data=data)
+    return Problem(id="", prompt=question, data={"tests": _blank_lines(tests), "entry_point": row["entry_point"]})
 
 
 def _mbpp(row: Fields) -> Problem | None:
@@ -121,7 +125,16 @@ def _mbpp(row: Fields) -> Problem | None:
     tests = tests.replace("\r\n", "\n").strip() + "\n"
     text = str(row["prompt"] if "prompt" in row else row["text"]).strip()
     question = f"{text}\nYour Python code, in one ```python block, must pass these tests:\n\n```python\n{tests}```"
-    return Problem(id="", prompt=question, data={"tests": tests})
+    return Problem(id="", prompt=question, data={"tests": tests, "entry_point": _first_called(tests)})
+
+
+def _first_called(tests: str) -> str:
+    """The function under test: the innermost name that the first assert calls with the test's values, which is not a
+    built-in wrapped around it (`assert set(f(x)) == ...`), unless only built-in names are called (MBPP 126 asks for a
+    function `sum`)."""
+    first = next(node for node in ast.walk(ast.parse(tests)) if isinstance(node, ast.Assert))
+    called = [n.func.id for n in ast.walk(first) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    return next((name for name in called if not hasattr(builtins, name)), called[0])
 
 
 def _blank_lines(code: str) -> str:
@@ -213,7 +226,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             files=("humaneval", "HumanEval"),
             row=_humaneval,
             num_problems=164,
-            verifier="code",
+            verifier=TESTS,
         ),
         Benchmark(
             name="mbpp",
@@ -225,7 +238,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             files=("mbpp",),
             row=_mbpp,
             num_problems=500,
-            verifier="code",
+            verifier=TESTS,
         ),
     )
 }
@@ -299,7 +312,7 @@ def _load_benchmark(entry: Benchmark, data_dir: str, limit: int, verifier: Verif
     return Loaded(
         name=entry.name,
         problems=tuple(problems),
-        verifier=verifier or VerifierSpec(name=entry.verifier),
+        verifier=verifier or entry.verifier,
         fingerprint=fingerprint(problems),
         source=source,
         kind=entry.kind,

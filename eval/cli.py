@@ -228,26 +228,24 @@ def _inspect(args: argparse.Namespace) -> int:
 
 
 def _list() -> int:
-    from rich.console import Console
-    from rich.table import Table
-
     from r1zero.eval.benchmarks import BENCHMARKS
     from r1zero.eval.protocols import PROTOCOLS
 
-    benchmarks = Table("benchmark", "problems", "verifier", "hub dataset", "local file (--data-dir)")
+    print("benchmarks (--suite)")
     for entry in BENCHMARKS.values():
-        hub = f"{entry.hub} {entry.config} {entry.split}".replace("  ", " ")
-        benchmarks.add_row(entry.name, str(entry.num_problems), entry.verifier, hub, ", ".join(entry.files))
-    benchmarks.add_row("reasoning_gym:TASK", "--size", "reasoning_gym", "generated", "")
-    benchmarks.add_row("tiny:arithmetic", "--size", "answer", "generated", "")
-    benchmarks.add_row("FILE.jsonl", "all", "math, or code where rows have tests", "", "problem, answer or tests")
-    protocols = Table("protocol", "temperature", "top-p", "tokens", "k", "source")
+        hub = " ".join(part for part in (entry.hub, entry.config, entry.split) if part)
+        print(
+            f"  {entry.name:<15}{entry.num_problems:>5}  {entry.verifier.name:<6}{hub}; local: {', '.join(entry.files)}"
+        )
+    print("  reasoning_gym:TASK, tiny:arithmetic: generated, --size many")
+    print(
+        "  FILE.jsonl (.json, .gz, .parquet): rows with problem and answer (verifier math) or problem and tests (code)"
+    )
+    print("\nprotocols (--protocol)")
     for p in PROTOCOLS.values():
         k = ", ".join(f"{kind} {count}" for kind, count in p.k.items())
-        protocols.add_row(p.name, f"{p.temperature:g}", f"{p.top_p:g}", f"{p.max_tokens:,}", k, p.source)
-    console = Console()
-    console.print(benchmarks)
-    console.print(protocols)
+        print(f"  {p.name:<12}temperature {p.temperature:g}, top-p {p.top_p:g}, {p.max_tokens:,} tokens, k: {k}")
+        print(f"{'':<14}{p.source}")
     return 0
 
 

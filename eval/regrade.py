@@ -69,7 +69,7 @@ def regrade(folder: Path, pool: VerifierPool, *, out: Path | None = None, verifi
             ]
             facts = manifest["benchmarks"][name]
             result = summarise(list(problems.values()), graded, facts["k"], name=name)
-            result = with_votes(result, pool, seed=facts["seed"], draws=manifest.get("cons_draws", DEFAULT_DRAWS))
+            result = with_votes(result, pool, spec, seed=facts["seed"], draws=manifest.get("cons_draws", DEFAULT_DRAWS))
             target.start(name, list(problems.values()))
             target.finish(name, result.samples)
             results.append(result)

@@ -110,7 +110,7 @@ def _score(
                 batch=settings.batch,
             )
     folder.finish(loaded.name, result.samples)
-    return with_votes(result, pool, seed=task.seed, draws=settings.draws)
+    return with_votes(result, pool, loaded.verifier, seed=task.seed, draws=settings.draws)
 
 
 def _with_templates(

@@ -83,15 +83,17 @@ def _as_sample(answer: str, gold: str) -> Sample:
     return Sample(completion=f"\\boxed{{{answer}}}", answer=gold)
 
 
-def with_votes(result: EvalResult, pool: VerifierPool, *, seed: int = 0, draws: int = DEFAULT_DRAWS) -> EvalResult:
+def with_votes(
+    result: EvalResult, pool: VerifierPool, verifier: VerifierSpec, *, seed: int = 0, draws: int = DEFAULT_DRAWS
+) -> EvalResult:
     """`result` with cons@j for j = 1, 2, 4, ... k: exact where few subsets exist, else from `draws` random ones.
 
-    Left empty where answers cannot be compared (a verifier that extracts none, as for code), where k is 1, and where
-    some samples could not be graded. cons@1 equals avg@k but for draws, and is left out.
+    Left empty where answers cannot be compared (programs; a verifier that extracts none), where k is 1, and where some
+    samples could not be graded. cons@1 is avg@k, and is left out.
     """
     groups = [result.samples[i : i + result.k] for i in range(0, len(result.samples), result.k)]
     answered = any(s.extracted is not None for s in result.samples)
-    if result.k == 1 or not answered or not result.complete:
+    if result.k == 1 or not answered or not result.complete or verifier.name == "code":
         return result
     classes = answer_classes(groups, pool)
     cons = {}
