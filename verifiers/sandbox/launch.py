@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import marshal
 import os
 import shutil
@@ -16,11 +17,14 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from dataclasses import dataclass, field
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 from r1zero.verifiers.sandbox import seccomp
+from r1zero.verifiers.sandbox.base import Job
 from r1zero.verifiers.sandbox.inside import codec, program, tester
 
 # A child learns its code from the channel, compiled: no file of ours is mounted, nothing is parsed again.
@@ -61,32 +65,48 @@ class Limits:
         }
 
 
-@dataclass(kw_only=True)
+def program_limits(job: Job) -> Limits:
+    """The limits of a job's program."""
+    return Limits(memory_bytes=job.memory_bytes, cpu_seconds=int(job.timeout_seconds) + 2)
+
+
 class Process:
-    """A started process and our end of its channel."""
+    """A started process and our end of its channel. Killed and reaped by `kill`, or when dropped, or at our exit."""
 
-    popen: subprocess.Popen[bytes]
-    channel: socket.socket
-    stdout: IO[bytes] | None = None
-    stderr: IO[bytes] | None = None
-    own_group: bool = False
-    """True when the process leads a group that has to be killed as one (there is no pid namespace to do it)."""
-    _closed: bool = field(default=False)
+    def __init__(self, popen: subprocess.Popen[bytes], channel: socket.socket, info: IO[bytes] | None) -> None:
+        self.popen = popen
+        self.channel = channel
+        self._kill = weakref.finalize(self, _end, popen, channel, info, os.getpid())
+        self._owner = os.getpid()
 
-    def kill(self) -> int:
-        """Kill it with everything in its namespace, and reap it; returns its exit status. Safe to call twice."""
-        if not self._closed:
-            self._closed = True
-            if self.own_group:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.popen.pid, signal.SIGKILL)
-            self.popen.kill()
-            self.popen.wait()
-            self.channel.close()
-            for stream in (self.stdout, self.stderr):
-                if stream is not None:
-                    stream.close()
-        return self.popen.returncode
+    @property
+    def ours(self) -> bool:
+        """False once killed, and in a fork of the process that started it."""
+        return self._kill.alive and self._owner == os.getpid()
+
+    def kill(self) -> None:
+        """Kill it with everything in its namespace, and reap it. Safe to call twice."""
+        self._kill()
+
+
+def _end(popen: subprocess.Popen[bytes], channel: socket.socket, info: IO[bytes] | None, owner: int) -> None:
+    """`info`: what bubblewrap wrote to its info-fd; None for a process that leads a group of its own instead."""
+    if os.getpid() != owner:
+        return
+    if info is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(popen.pid, signal.SIGKILL)
+    elif popen.poll() is None:
+        # The namespace's first process before bubblewrap's own, so that bubblewrap reaps it. Killing bubblewrap would
+        # end it too, but leave a zombie to whoever is pid 1: in a container, often nobody who reaps.
+        with contextlib.suppress(ValueError, KeyError, OSError, subprocess.TimeoutExpired):
+            os.kill(json.loads(info.read(4096) or b"")["child-pid"], signal.SIGKILL)
+            popen.wait(timeout=1)
+    popen.kill()
+    popen.wait()
+    for stream in (channel, info, popen.stdin, popen.stdout, popen.stderr):
+        if stream is not None:
+            stream.close()
 
 
 class Launcher(Protocol):
@@ -95,8 +115,9 @@ class Launcher(Protocol):
     def status(self) -> str | None:
         """None when it works here, else one line: what is missing and what mends it."""
 
-    def command(self, python_args: list[str], limits: Limits, filter_fd: int) -> list[str]:
-        """The command line that runs Python with `python_args`; `filter_fd` holds the seccomp filter, or is -1."""
+    def command(self, python_args: list[str], limits: Limits, fds: Mapping[str, int]) -> list[str]:
+        """The command line that runs Python with `python_args`. `fds`: `info`, to write the pid of the process inside
+        to, as bubblewrap does, and `seccomp`, the filter to read (where there is one)."""
 
 
 class Bubblewrap:
@@ -107,10 +128,12 @@ class Bubblewrap:
     without capabilities. All of it dies with the process that started it.
     """
 
-    def command(self, python_args: list[str], limits: Limits, filter_fd: int) -> list[str]:
-        seccomp_args = ["--seccomp", str(filter_fd)] if filter_fd >= 0 else []
+    def command(self, python_args: list[str], limits: Limits, fds: Mapping[str, int]) -> list[str]:
         size = ["--size", str(limits.disk_bytes), "--tmpfs", "/tmp", "--chdir", "/tmp"]
-        return [*_bubblewrap_base(), *size, "--remount-ro", "/", *seccomp_args, "--", _inside_python(), *python_args]
+        options = ["--info-fd", str(fds["info"])]
+        if "seccomp" in fds:
+            options += ["--seccomp", str(fds["seccomp"])]
+        return [*_bubblewrap_base(), *size, "--remount-ro", "/", *options, "--", _inside_python(), *python_args]
 
     def status(self) -> str | None:
         return _bubblewrap_status()
@@ -119,62 +142,53 @@ class Bubblewrap:
 class Unprotected:
     """No isolation: rlimits and a process group only. A program can read, write and send whatever its user can."""
 
-    def command(self, python_args: list[str], limits: Limits, filter_fd: int) -> list[str]:
+    def command(self, python_args: list[str], limits: Limits, fds: Mapping[str, int]) -> list[str]:
         return [_outside_python(), *python_args]
 
     def status(self) -> str | None:
         return None
 
 
-def start(
-    launcher: Launcher,
-    role: str,
-    limits: Limits,
-    stdin: int = subprocess.DEVNULL,
-    capture: bool = False,
-) -> Process:
-    """Start a process in the `role` `program` or `tester`; `capture`: its stdout and stderr come back as pipes.
+def start(launcher: Launcher, role: str, limits: Limits) -> Process:
+    """Start a process in the `role` `program` or `tester`, its standard streams being pipes to us.
 
-    The process says `ready` on its channel once it is inside. Raises OSError where the command cannot be run.
+    It says `ready` on its channel once it is inside, and waits for a job. Raises OSError where it cannot be started.
     """
     code = _code(role)
-    ours, theirs = socket.socketpair()
-    filter_fd = -1
-    passed = [theirs.fileno()]
-    output = subprocess.PIPE if capture else subprocess.DEVNULL
-    try:
-        if isinstance(launcher, Bubblewrap) and seccomp.supported():
-            filter_fd = _filter_fd(role == "tester")
-            passed.append(filter_fd)
-        python_args = [*_PYTHON_FLAGS, "-c", _BOOT, str(theirs.fileno()), str(len(code))]
-        popen = subprocess.Popen(
-            launcher.command(python_args, limits, filter_fd),
-            stdin=stdin,
-            stdout=output,
-            stderr=output,
-            pass_fds=passed,
-            env={},
-            # Unprotected, a group of its own to be killed by. Else it stays in ours: who kills that, kills it too.
-            start_new_session=isinstance(launcher, Unprotected),
-        )
-    except BaseException:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
-        if filter_fd >= 0:
-            os.close(filter_fd)
-    process = Process(
-        popen=popen,
-        channel=ours,
-        stdout=popen.stdout,
-        stderr=popen.stderr,
-        own_group=isinstance(launcher, Unprotected),
-    )
+    protected = isinstance(launcher, Bubblewrap)
+    with contextlib.ExitStack() as passed:  # what the process inherits, and we close
+        ours, theirs = socket.socketpair()
+        passed.enter_context(theirs)
+        info_read, info_write = os.pipe()
+        passed.callback(os.close, info_write)
+        info = open(info_read, "rb", buffering=0)  # noqa: SIM115, PTH123  closed with the process
+        os.set_blocking(info_read, False)
+        fds = {"info": info_write}
+        try:
+            if protected and seccomp.supported():
+                fds["seccomp"] = _filter_fd(role == "tester")
+                passed.callback(os.close, fds["seccomp"])
+            python_args = [*_PYTHON_FLAGS, "-c", _BOOT, str(theirs.fileno()), str(len(code))]
+            popen = subprocess.Popen(
+                launcher.command(python_args, limits, fds),
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno(), *(fds.values() if protected else ())],
+                env={},
+                # Unprotected, a group of its own to be killed by. Else it stays in ours: who kills that, kills it too.
+                start_new_session=not protected,
+            )
+        except BaseException:
+            ours.close()
+            info.close()
+            raise
+    if not protected:
+        info.close()
+    process = Process(popen, ours, info if protected else None)
     with contextlib.suppress(OSError):  # it died at birth: the caller sees no `ready`
         ours.sendall(code)
-        if role == "program":
-            codec.send(ours.fileno(), marshal.dumps(limits.rlimits()))
     return process
 
 
@@ -261,7 +275,8 @@ def _bubblewrap_status() -> str | None:
     if shutil.which("bwrap") is None:
         return "bubblewrap is missing: `apt-get install bubblewrap` (or dnf, pacman, apk)"
     with tempfile.TemporaryFile() as errors:
-        command = Bubblewrap().command([*_PYTHON_FLAGS, "-c", "pass"], Limits(), -1)
+        # The real command with one harmless change: its pid goes to stdout.
+        command = Bubblewrap().command([*_PYTHON_FLAGS, "-c", "pass"], Limits(), {"info": 1})
         try:
             code = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, timeout=20, env={}

@@ -1,7 +1,7 @@
 """The process of the untrusted program: nothing in it is trusted once the program's first line has run.
 
 It never sees the tests. It loads the program, then answers the tester's calls with values; what it could forge is the
-value of a call, which is what the tests judge. It reads its own limits before the program starts and cannot raise
+value of a call, which is what the tests judge. It sets its own limits before the program starts and cannot raise
 them: they are hard, and it holds no capability.
 """
 
@@ -20,22 +20,23 @@ _MUTABLE = (list, dict, set, bytearray)
 
 
 def main(channel: int) -> None:
-    """Set the limits, greet, and run the one job that comes: `["functions", source, names]` or `["script", source]`."""
-    limits = marshal.loads(receive(channel) or b"")
-    set_limits(limits)
+    """Greet, and run the one job that comes: `["functions", limits, source, names]` or `["script", limits, source]`."""
     send(channel, b"ready")
-    job = receive(channel)
-    if job is None:
+    message = receive(channel)
+    if message is None:
         return
-    kind, source, *rest = marshal.loads(job)
-    if kind == "script":
-        os.close(channel)
-        run_script(source)
-    else:
+    kind, limits, source, *rest = marshal.loads(message)
+    if kind == "functions":
         null = os.open("/dev/null", os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(null, fd)
+        os.close(null)
+    set_limits(limits)
+    if kind == "functions":
         Server(channel).serve(source, rest[0])
+    else:
+        os.close(channel)
+        run_script(source)
 
 
 def set_limits(limits: dict[str, int]) -> None:

@@ -77,9 +77,9 @@ def _child(control_fd: int, channel: int, job_bytes: bytes) -> NoReturn:
 def run_tests(channel: int, job: dict[str, Any]) -> dict[str, Any]:
     """The report of one job.
 
-    job: `source` (the program), `tests`, `entry_point`, `prelude` (trusted code of the prompt), `all_tests` (go on
-    after a failure). Report: `status` (`ran`, `program`: it could not be loaded, `sandbox`: it never started,
-    `tests`: the tests are at fault), `reason`, `tests` (text, passed, failed, reason each), `calls`.
+    job: `source` (the program), `program_limits`, `tests`, `entry_point`, `prelude` (trusted code of the prompt),
+    `all_tests` (go on after a failure). Report: `status` (`ran`, `program`: it could not be loaded, `sandbox`: it
+    never started, `tests`: the tests are at fault), `reason`, `tests` (text, passed, failed, reason each), `calls`.
     """
     recorder = Recorder(job["all_tests"])
     report: dict[str, Any] = {"status": "ran", "reason": "", "tests": recorder.tests, "calls": 0}
@@ -96,7 +96,7 @@ def run_tests(channel: int, job: dict[str, Any]) -> dict[str, Any]:
     program = Program(channel)
     try:
         asked = [name for name in names if name not in prelude]
-        found = program.load(job["source"], asked)
+        found = program.load(job["program_limits"], job["source"], asked)
     except Exception as error:  # noqa: BLE001  whatever the program's process answered
         return report | {"status": "program", "reason": _describe(error)}
     namespace: dict[str, Any] = {"__name__": "tests", "_r1zero": recorder}
@@ -250,12 +250,9 @@ class Program:
         self.calls = 0
         self.callbacks: list[Callable[..., Any]] = []
 
-    def load(self, source: str, names: list[str]) -> dict[str, Any]:
-        """Load the program; returns what it defines of `names`."""
-        try:
-            send(self.channel, marshal.dumps(["functions", source, names]))
-        except OSError as error:
-            raise ProgramError("the program's process died") from error
+    def load(self, limits: dict[str, int], source: str, names: list[str]) -> dict[str, Any]:
+        """Load the program under `limits` (rlimits by name); returns what it defines of `names`."""
+        self._send(marshal.dumps(["functions", limits, source, names]))
         reply = self._receive()
         return {name: self._unpack(tree) for name, tree in reply["names"] if name in names}
 
