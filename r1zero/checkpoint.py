@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from r1zero.errors import UserError
+from r1zero.rollout.weights import named_weights
 
 
 def save_checkpoint(
@@ -41,7 +42,9 @@ def save_checkpoint(
     try:
         trainer = temporary / "trainer"
         trainer.mkdir(parents=True)
-        model.save_pretrained(temporary)
+        # Through named_weights, so that LoRA adapters are saved merged: the folder is a plain model either way.
+        weights = {name: tensor.cpu().contiguous() for name, tensor in named_weights(model)}
+        model.save_pretrained(temporary, state_dict=weights)
         tokenizer.save_pretrained(temporary)
         torch.save({**tensors, "rng": _rng_state()}, trainer / "tensors.pt")
         (trainer / "state.json").write_text(json.dumps({"step": step, **state}, indent=1), encoding="utf-8")

@@ -160,6 +160,19 @@ def load_model(folder: str | Path, config: ModelConfig) -> PreTrainedModel:
     return model
 
 
+def add_lora(model: PreTrainedModel, config: ModelConfig) -> None:
+    """Put LoRA adapters (arXiv 2106.09685) on all linear layers but the head, in place, and freeze the rest.
+
+    Raises UserError where peft is not installed.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise UserError("model.lora_rank needs peft: `make setup` or `pip install 'r1zero[lora]'`") from error
+    lora = LoraConfig(r=config.lora_rank, lora_alpha=config.lora_alpha, target_modules="all-linear")
+    inject_adapter_in_model(lora, model)
+
+
 def compute_dtype(config: ModelConfig) -> torch.dtype:
     """The type the forward and backward passes run in; `auto` is bfloat16 where the device multiplies it fast."""
     if config.dtype == "auto":

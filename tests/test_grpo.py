@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
 
 from r1zero import datasets, losses, prompts, recipe
 from r1zero.config import DataConfig, GRPOConfig, LengthSwitch, OptimizerConfig
@@ -207,7 +208,7 @@ def train(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
             *("--model.path", str(model), "--run.root", str(tmp_path), "--run.name", name),
             *("--engine.name", "transformers", "--sampling.max_tokens", "16", "--run.trackers", "[]"),
             *("--eval.data.size", "8", "--eval.every", "2", "--reward.workers", "1", "--run.checkpoint_every", "2"),
-            *("--reward.terms", "[{verifier: length, options: {max_tokens: 16, buffer_tokens: 12}}]"),
+            *("--reward.terms", '[{verifier: "tests.some_verifiers:short"}]'),
             *overrides,
         )
         train_grpo(config, resume=resume)
@@ -229,6 +230,20 @@ def test_a_resumed_run_has_the_metrics_of_the_uninterrupted_one_to_the_bit(
         file.write('{"step": 5, "policy/loss": 1.0}\n{"step": 6, "pol')
     (tmp_path / "cut" / "checkpoints" / ".writing-step-6").mkdir()
     assert train("cut", "--run.steps", "6", *more, resume=True) == whole
+
+
+def test_lora_trains_only_its_adapters_resumes_to_the_bit_and_is_saved_merged(
+    train: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    more = ("--model.lora_rank", "4", "--optimizer.lr", "1e-2")
+    whole = train("whole", "--run.steps", "4", *more)
+    train("cut", "--run.steps", "2", *more)
+    assert train("cut", "--run.steps", "4", *more, resume=True) == whole
+    start = AutoModelForCausalLM.from_pretrained(tmp_path / "model").state_dict()
+    end = AutoModelForCausalLM.from_pretrained(tmp_path / "whole" / "checkpoints" / "step-4").state_dict()
+    assert set(start) == set(end)
+    moved = {name for name in start if not torch.equal(start[name], end[name])}
+    assert moved == {name for name in start if "_proj" in name}
 
 
 def test_a_second_run_in_the_folder_is_refused_and_a_complete_one_is_left_alone(

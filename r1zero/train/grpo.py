@@ -87,7 +87,7 @@ class GRPO:
         self.reference = reference.requires_grad_(False).to(accelerator.device) if reference is not None else None
         """The model the KL term holds the policy near; None when beta is 0."""
         optimizer = torch.optim.AdamW(
-            policy.parameters(),
+            [parameter for parameter in policy.parameters() if parameter.requires_grad],
             lr=config.optimizer.lr,
             betas=config.optimizer.betas,
             eps=config.optimizer.eps,
@@ -439,14 +439,19 @@ class GRPO:
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """`(tensors, counters)` that with the weights make the next step what it would have been."""
         tensors: dict[str, Any] = {"optimizer": self.optimizer.state_dict()}
+        if self.config.model.lora_rank:
+            # The checkpoint's weights are merged; the adapters apart cannot be had back from them.
+            tensors["trained"] = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
         if self.reference is not None and self.reference_step:
             tensors["reference"] = self.reference.state_dict()
         counters = {name: getattr(self, name) for name in ("consumed", "reference_step", "num_updates")}
         return tensors, {**counters, "first_mismatch": self.guard.first_mean_abs}
 
     def load_state(self, tensors: dict[str, Any], state: dict[str, Any]) -> None:
-        """Take over what `state` gave; the policy's weights are loaded already."""
+        """Take over what `state` gave; the policy's weights are loaded already, but for LoRA's adapters."""
         self.optimizer.load_state_dict(tensors["optimizer"])
+        if "trained" in tensors:
+            self.model.load_state_dict(tensors["trained"], strict=False)
         self.consumed, self.reference_step = state["consumed"], state["reference_step"]
         self.num_updates, self.guard.first_mean_abs = state["num_updates"], state["first_mismatch"]
         if "reference" in tensors and self.reference is not None:

@@ -26,7 +26,7 @@ from r1zero.errors import UserError
 from r1zero.eval.harness import evaluate
 from r1zero.eval.result import EvalResult
 from r1zero.logprobs import require_neutral_sampling
-from r1zero.policy import Policy, compute_dtype, load_model, load_tokenizer
+from r1zero.policy import Policy, add_lora, compute_dtype, load_model, load_tokenizer
 from r1zero.prompts import Template
 from r1zero.records import Problem
 from r1zero.rewards import Rewarder
@@ -137,7 +137,10 @@ def _train(config: GRPOConfig, inputs: Inputs, folder: RunFolder, checkpoint: Pa
     accelerator = make_accelerator(config.run, folder, "bf16" if dtype == torch.bfloat16 else "no")
     torch.manual_seed(config.run.seed)
     start = _step_of(checkpoint) if checkpoint else 0
-    model = load_model(checkpoint or inputs.model_path, config.model)
+    lora = config.model.lora_rank > 0
+    model = load_model(inputs.model_path if lora else checkpoint or inputs.model_path, config.model)
+    if lora:
+        add_lora(model, config.model)
     longest = max(len(inputs.template.encode(p.prompt, inputs.tokenizer)) for p in [*inputs.problems, *inputs.held_out])
     limit = max([config.sampling.max_tokens, config.eval.max_tokens, *(s.max_tokens for s in config.length_switches)])
     engine = make_engine(
