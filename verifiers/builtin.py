@@ -1,6 +1,11 @@
 """Importing this module registers every built-in verifier."""
 
 from r1zero.verifiers import answer as answer
+from r1zero.verifiers import choice as choice
 from r1zero.verifiers import code as code
+from r1zero.verifiers import gym as gym
+from r1zero.verifiers import language as language
+from r1zero.verifiers import length as length
 from r1zero.verifiers import math as math
+from r1zero.verifiers import repetition as repetition
 from r1zero.verifiers import tags as tags

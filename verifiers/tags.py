@@ -130,3 +130,33 @@ def think_format(completion: str, *, min_think_chars: int = 1) -> Verdict:
     if not visible(after):
         return _wrong("nothing after the thinking")
     return Verdict(Outcome.CORRECT, reason="one think block, then text", extracted=after.strip())
+
+
+def final_answer(completion: str) -> str | None:
+    """What a completion gives as its answer in an answer tag or a box; None where it gives none.
+
+    Text in `<think>` never counts, and an unclosed think block hides all that follows. An answer tag goes before a box.
+    Of several tags the contents must agree, of several boxes the last wins; an unclosed last tag or box is no answer,
+    so that an earlier one cannot stand in for it.
+    """
+    text = completion.rpartition("</think>")[2]
+    if "<think>" in text:
+        return None
+    if "<answer>" in text:
+        blocks = text.split("<answer>")[1:]
+        if any("</answer>" not in block for block in blocks):
+            return None
+        answers = {block.partition("</answer>")[0].strip() for block in blocks}
+        return answers.pop() or None if len(answers) == 1 else None
+    return last_box(text)
+
+
+def last_box(text: str) -> str | None:
+    """Content of the last `\\boxed{…}` of `text`, braces balanced; None where there is none or it is not closed."""
+    _, mark, rest = text.rpartition("\\boxed{")
+    depth = 1
+    for position, char in enumerate(rest if mark else ""):
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        if depth == 0:
+            return rest[:position].strip() or None
+    return None
