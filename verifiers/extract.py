@@ -3,12 +3,12 @@
 Text inside `<think>` never counts, and a think block left open means no answer. Then the first rule that finds its
 mark decides, and only that one:
 
-- `boxed`: the last `\\boxed{}` (or `\\fbox{}`), braces balanced; boxes joined on one line by a comma, "and" or "or" are one
-  list. A last box that is left open, or empty, is no answer: an earlier box never wins.
+- `boxed`: the last `\\boxed{}` (or `\\fbox{}`), braces balanced; boxes joined on one line by a comma, "and" or "or" are
+  one list. A last box that is left open, or empty, is no answer: an earlier box never wins.
 - `answer_tag`: the last `<answer>...</answer>`; inside it, a phrase such as "the answer is" is looked for again.
   Left open, empty, or several tags that disagree: no answer.
-- `marker`: `#### 5`, "the answer is 5", "**Answer:** 5", "Final Answer" as a heading. Two of "the answer is" in one line
-  that disagree: no answer.
+- `marker`: `#### 5`, "the answer is 5", "**Answer:** 5", "Final Answer" as a heading. Two of "the answer is" in one
+  line that disagree: no answer.
 - `whole`: the completion is nothing but one short line of maths.
 - `last`: the last bold text, formula or number of the last line that has one.
 
@@ -62,7 +62,8 @@ def visible(completion: str) -> str | None:
     """The completion without its think blocks; None when one is left open. A lone `</think>` closes a prefilled one."""
     text = completion
     if "think" in text:
-        parts, at, is_open = [], 0, False
+        parts: list[str] = []
+        at, is_open = 0, False
         for found in _THINK.finditer(text):
             if found[1]:
                 if not is_open:  # prefilled: all before it was thought
@@ -97,11 +98,13 @@ _BOX = re.compile(
 )
 _BARE_BOX = re.compile(r"\d+(?:\.\d+)?|[A-Z](?![A-Za-z])")
 _JOIN = re.compile(
-    r"(?:\s|\$|\\[()\[\],;:! ]|\\q?quad|[,;&]|\band\b|\bor\b|\\(?:text|mbox|textrm|mathrm)\s*\{\s*,?\s*(?:and|or)\s*\}|or, \b)*"
+    r"(?:\s|\$|\\[()\[\],;:! ]|\\q?quad|[,;&]|\band\b|\bor\b"
+    r"|\\(?:text|mbox|textrm|mathrm)\s*\{\s*,?\s*(?:and|or)\s*\})*"
 )
 _AFTER = re.compile(
     r"\s*(?:\$?\s*(?:\\?%|\^\s*\{?\s*\\circ\s*\}?|°)|\\(?:text|mathrm|mbox)\s*\{\s*(?:%|\\%|degrees?)\s*\})"
 )
+_SAID_IN_BOX = re.compile(r"^\\text\s*\{[^{}]*\banswer(?: is)?\s*:?\s*\}\s*(?=\S)")
 _NEGATED = re.compile(r"(?:[=$(\[]|\\\(|\\\[)\s*-\s*$")
 
 
@@ -128,7 +131,7 @@ def _boxed(text: str) -> Extraction | None:
         return Extraction(None, rule="boxed", reason="the last box is empty")
     if len(contents) > 1:
         return Extraction(", ".join(contents), rule="boxed")
-    content = contents[0]
+    content = _SAID_IN_BOX.sub("", contents[0])
     suffix = _AFTER.match(text, after)
     if suffix is not None:
         content += suffix.group().strip(" $")
@@ -228,14 +231,42 @@ def _answer_tag(text: str) -> Extraction | None:
 
 # Prose
 
-_MARKER = re.compile(
-    r"(?P<hash>####)"
-    r"|(?P<said>\banswers?\b(?:[^\S\n]*\([^()\n]{0,60}\))?(?:[^\S\n]*\*\*)?[^\S\n]*(?:is|are|was|were|=|:)(?![a-z])[\s:*]*)"
-    r"|(?P<head>\banswers?\b[*_:\s]*(?=\n|\\\[|\\\(|\$\$))"
-    r"|(?P<line>(?:^|\n)[^\S\n]*A:)"
-    r"|(?P<so>\b(?:therefore|thus|so|hence),?\s+(?:it['’]s|it is)\s)",
-    re.IGNORECASE,
+# Each mark by the word to look for, and the pattern to match there: a scan for plain words is many times faster than
+# one regular expression over the whole text.
+_MARKS = (
+    ("hash", "####", re.compile("####")),
+    (
+        "said",
+        "answer",
+        re.compile(
+            r"\banswers?\b(?:[^\S\n]*\([^()\n]{0,60}\))?(?:[^\S\n]*\*\*)?[^\S\n]*(?:is|are|was|were|=|:)(?![a-z])[\s:*]*"
+        ),
+    ),
+    ("head", "answer", re.compile(r"\banswers?\b[*_:\s]*(?=\n|\\\[|\\\(|\$\$)")),
+    ("line", "a:", re.compile(r"(?:(?<=\n)|(?<![\s\S]))a:")),
+    ("so", "it", re.compile(r"it(?:['’]s| is)\s")),
 )
+
+
+_CONCLUSION = re.compile(r"\b(?:therefore|thus|so|hence),?\s+$")
+
+
+def _marks(text: str) -> list[tuple[str, int, int]]:
+    """Every mark of an answer in the prose, in order: (kind, start, end)."""
+    lower = text.lower()
+    if len(lower) != len(text):  # a letter whose lower case is longer: places would not match
+        lower = text
+    marks: dict[int, tuple[str, int, int]] = {}
+    for kind, word, pattern in _MARKS:
+        at = lower.find(word)
+        while at >= 0:
+            found = pattern.match(lower, at)
+            if found is not None and (kind != "so" or _CONCLUSION.search(lower, max(0, at - 14), at)):
+                marks.setdefault(at, (kind, at, found.end()))
+            at = lower.find(word, at + len(word))
+    return [marks[at] for at in sorted(marks)]
+
+
 _SENTENCE_END = re.compile(
     r"\n|[.!?](?=\s|$|\*|\"|”)|,\s+(?!and\b|or\b)(?=[A-Za-z]{2,}[\s,.])|\s+(?:because|since|as|which|where|so|but|although)\s"
     r"|;\s+(?=[A-Za-z]{3,})|\.(?=[A-Z][a-z])"
@@ -253,18 +284,16 @@ _MAX_MARKED = 4000
 
 
 def _marker(text: str) -> Extraction | None:
-    found = list(_MARKER.finditer(text))
-    while found:
-        last = found[-1]
-        candidate = _said(text, last.end())
+    marks = _marks(text)
+    while marks:
+        kind, start, end = marks.pop()
+        candidate = _said(text, end)
         if candidate is None:
-            found.pop()
             continue
-        if last.lastgroup in ("said", "so") and len(found) > 1:
-            before = found[-2]
-            between = text[before.end() : last.start()]
-            if before.lastgroup == last.lastgroup and "\n" not in between:
-                earlier = _said(text, before.end())
+        if marks and kind in ("said", "so"):
+            before, _, before_end = marks[-1]
+            if before == kind and "\n" not in text[before_end:start]:
+                earlier = _said(text, before_end)
                 if earlier is not None and earlier.strip(" .*") != candidate.strip(" .*"):
                     return Extraction(None, rule="marker", reason="two answers that disagree")
         return Extraction(candidate, rule="marker", shorter=_shorter(candidate))
@@ -284,7 +313,7 @@ def _said(text: str, at: int) -> str | None:
     if not stripped:
         return None
     end = _clause_end(stripped)
-    return stripped[:end].strip(" \t*`_") or None
+    return stripped[:end].strip(' \t*`_"“”') or None
 
 
 def _clause_end(text: str) -> int:
@@ -363,9 +392,12 @@ def _last(text: str) -> Extraction | None:
         formulas = [item for item in formulas if not re.search(r"(?<![\\A-Za-z{])[A-Za-z]{3,}\s", item)]
         if formulas:
             return Extraction(formulas[-1], rule="last")
-        numbers = _NUMBER.findall(line)
+        numbers = list(_NUMBER.finditer(line))
         if numbers:
-            return Extraction(numbers[-1], rule="last")
+            clause = re.split(r"[.,;:!?]\s", line[: numbers[-1].start()])[-1]
+            if re.search(r"\b(?:not|never|cannot)\b|n't\b", clause):
+                return Extraction(None, rule="last", reason="the last number is denied")
+            return Extraction(numbers[-1].group(), rule="last")
     return None
 
 

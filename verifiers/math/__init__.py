@@ -3,19 +3,20 @@
 A cascade, each stage sound on its own; the verdict's reason names the one that decided and shows both normal forms.
 
 1. Extraction (`r1zero.verifiers.extract`): one answer by contract, or none.
-2. Identity of the two texts, then of two whole numbers: no parser, no sympy.
+2. Identity of the two texts; two plain rational numbers (3, 0.5, \\frac{1}{2}, 1/2): no parser.
 3. Cost gate (`cost`): what is too long, too deep or too large to judge cheaply is `unparseable`, "over limit".
-4. One typed parser for both sides (`tokens`, `parse`, `nodes`): exact fractions, nothing is ever evaluated as code.
-5. Comparison by kind (`compare`, `sets`, `units`), down to scalars, which are equal by structure, by exact arithmetic,
-   by residues in a prime field, or by evaluation to many digits (`symbolic`, `numeric`).
+4. One typed parser for both sides (`normalize`, `tokens`, `grammar`, `nodes`): nothing is ever evaluated as code.
+5. Comparison by kind (`compare`, `sets`, `scalars`, `units`), down to expressions, equal by structure, by exact
+   arithmetic (`exact`), by residues in a prime field, or by evaluation to many digits (`symbolic`, `numeric`).
+Neither sympy nor math-verify takes part: every stage works on our own tree, and mpmath is the only library under it.
 
 What counts as equal:
-- The exact value: 1/2 = 0.5 = 2/4 = 50%, 1.5e3 = 1500, 3 1/2 = 7/2, \\sqrt{117} = 3\\sqrt{13}, sec^2 x = 1 + tan^2 x. 0.33 is not
-  1/3, 3.14 is not pi. A tolerance of half a unit of the last digit holds only where the gold is a decimal of three
-  significant digits or more and the answer is exact and does not end (gold 0.333, answer 1/3), or the gold is in
-  e-notation and the answer has more digits.
-- `x = 5`, `x \\in \\{5\\}` and 5; `f(x) = 2x` and 2x; `y = 2x + 3` and `2x - y + 3 = 0`, `m + n = 113` and 113. A relation
-  without a name on the left is no value: gold `a + b = 0` is not 0, and 3 = 5 is nothing.
+- The exact value: 1/2 = 0.5 = 2/4 = 50%, 1.5e3 = 1500, 3 1/2 = 7/2, \\sqrt{117} = 3\\sqrt{13}, sec^2 x = 1 + tan^2 x.
+  0.33 is not 1/3, 3.14 is not pi. A tolerance of half a unit of the last digit holds only where the gold is a decimal
+  of three significant digits or more and the answer is exact and does not end (gold 0.333, answer 1/3), or the gold
+  is in e-notation and the answer has more digits.
+- `x = 5`, `x \\in \\{5\\}` and 5; `f(x) = 2x` and 2x; `y = 2x + 3` and `2x - y + 3 = 0`; `m + n = 113` and 113. A
+  relation without a name on the left is no value: gold `a + b = 0` is not 0, and 3 = 5 is nothing.
 - Units, degree and currency signs may be missing, not different: 5 km for gold 5, not for 5 miles; 180 minutes is 3
   hours; 45 degrees is pi/4. 28% is 0.28; for gold 28% the bare 28 passes, and for gold 28 the answer 28%.
 - Lists and sets in any order, a repeated member counts once, none missing, none extra; tuples in order, with the same
@@ -40,10 +41,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from r1zero.verifiers import extract
+from r1zero.verifiers.math.choices import chosen_letters, gold_letters
+from r1zero.verifiers.math.compare import compare
+from r1zero.verifiers.math.nodes import Group, Node, OverLimitError, Seq, Text, UnreadableError, show
+from r1zero.verifiers.math.normalize import has_comma_thousands
+from r1zero.verifiers.math.parse import names_of, parse
+from r1zero.verifiers.math.symbolic import Result
 from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.verdict import Outcome, Verdict
 
-_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,4000})")
 _EXAMPLE = Sample(completion="<think>6 x 7</think> The answer is $\\boxed{\\frac{84}{2}}$.", answer="42")
 
 
@@ -53,134 +59,144 @@ def math(completion: str, answer: str, *, rules: Sequence[str] = extract.RULES) 
 
     rules: extraction rules, in order: boxed, answer_tag, marker, whole, last. ("boxed",) is the strict contract.
     """
-    found = extract.extract(completion, rules)
     gold = answer.strip()
     if not gold:
         return Verdict(Outcome.ERROR, reason="the gold answer is empty")
-    letters = _gold_letters(gold)
+    found = extract.extract(completion, rules)
+    letters = gold_letters(gold)
     if letters is not None:
-        verdict = _choice(found, completion, letters, gold, rules)
+        verdict = _judge_choice(found, completion, letters, rules)
         if verdict is not None:
             return verdict
     if found.text is None:
         return Verdict(Outcome.UNPARSEABLE, reason=found.reason)
     pred = found.text
-    by = f"by {found.rule}"
     if pred == gold:
-        return Verdict(Outcome.CORRECT, reason=f"identical: {_short(gold)} ({by})", extracted=pred)
-    ours, theirs = _INTEGER.fullmatch(gold), _INTEGER.fullmatch(pred)
+        return Verdict(Outcome.CORRECT, reason=f"identical: {_short(gold)} (by {found.rule})", extracted=pred)
+    ours, theirs = _plain_number(gold), _plain_number(pred)
     if ours is not None and theirs is not None:
-        same = ours[2] == theirs[2] and (ours[1] == "-" and ours[2] != "0") == (theirs[1] == "-" and theirs[2] != "0")
-        outcome = Outcome.CORRECT if same else Outcome.WRONG
-        sign = "=" if same else "!="
-        return Verdict(outcome, reason=f"integers: {_short(pred)} {sign} {_short(gold)} ({by})", extracted=pred)
+        same = ours[0] * theirs[1] == theirs[0] * ours[1]
+        if same or "." not in gold:  # a decimal gold may be rounded: `compare` knows the tolerance
+            return _verdict(same, "exact", pred, gold, found)
     return _judge(found, gold)
 
 
-def _judge(found: extract.Extraction, gold: str) -> Verdict:
-    """Beyond identity: parse and compare. The parser is imported here, so that integers never need it."""
-    from r1zero.verifiers.math import nodes
+_PLAIN = re.compile(
+    r"([-+]?)(?:\\[dt]?frac\{([0-9]{1,60})\}\{([0-9]{1,60})\}|([0-9]{1,600})(?:/([0-9]{1,60})|\.([0-9]{1,60}))?)"
+)
 
-    assert found.text is not None
-    pred = found.text
-    reference = _read_gold(gold)
-    by = f"by {found.rule}"
-    try:
-        tree, pred = _read_pred(found, reference)
-    except nodes.OverLimit as error:
-        return Verdict(Outcome.UNPARSEABLE, reason=f"over limit: {error} ({by})", extracted=_clip(pred))
-    except nodes.Unreadable as error:
-        return Verdict(Outcome.UNPARSEABLE, reason=f"cannot be read: {error} ({by})", extracted=_clip(pred))
-    if reference.tree is None:
-        if _squeeze(pred) == _squeeze(gold):
-            return Verdict(Outcome.CORRECT, reason=f"identical but for spacing ({by})", extracted=pred)
-        return Verdict(
-            Outcome.ERROR, reason=f"the gold answer cannot be read: {reference.trouble}", extracted=_clip(pred)
-        )
-    if _squeeze(pred) == _squeeze(gold):
-        return Verdict(Outcome.CORRECT, reason=f"identical but for spacing ({by})", extracted=pred)
-    try:
-        result, shown_gold, shown_pred = _compare_readings(reference, tree, pred)
-    except (nodes.OverLimit, RecursionError) as error:
-        reason = str(error) if isinstance(error, nodes.OverLimit) else "nested too deep"
-        return Verdict(Outcome.UNPARSEABLE, reason=f"over limit: {reason} ({by})", extracted=_clip(pred))
-    outcome = Outcome.CORRECT if result[0] else Outcome.WRONG
-    sign = "=" if result[0] else "!="
-    reason = f"{result[1]}: {_short(shown_pred)} {sign} {_short(shown_gold)} ({by})"
-    return Verdict(outcome, reason=reason, extracted=pred)
+
+def _plain_number(text: str) -> tuple[int, int] | None:
+    """Numerator and denominator of a number in its plainest notation; None for all else."""
+    found = _PLAIN.fullmatch(text)
+    if found is None:
+        return None
+    sign, top, bottom, whole, over, decimals = found.groups()
+    if whole is not None:
+        if decimals is not None:
+            top, bottom = whole + decimals, "1" + "0" * len(decimals)
+        else:
+            top, bottom = whole, over or "1"
+    denominator = int(bottom)
+    if not denominator:
+        return None
+    return (-int(top) if sign == "-" else int(top)), denominator
 
 
 @dataclass(frozen=True)
 class _Gold:
     """A gold answer, read once."""
 
-    text: str
-    tree: object | None
+    tree: Node | None
     trouble: str = ""
-    listed: object | None = None
+    """Why it could not be read."""
+    listed: Node | None = None
     """Its reading as a list, where `120,000` may be one."""
     names: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=16384)
 def _read_gold(text: str) -> _Gold:
-    from r1zero.verifiers.math.nodes import OverLimit, Unreadable
-    from r1zero.verifiers.math.parse import names_of, parse
-    from r1zero.verifiers.math.tokens import has_comma_thousands
-
     try:
         tree = parse(text)
         listed = parse(text, thousands=False) if has_comma_thousands(text) else None
-    except (Unreadable, OverLimit, RecursionError) as error:
-        return _Gold(text, None, trouble=str(error))
-    return _Gold(text, tree, listed=listed, names=names_of(tree))
+    except (UnreadableError, OverLimitError, RecursionError) as error:
+        return _Gold(None, trouble=str(error))
+    return _Gold(tree, listed=listed, names=names_of(tree))
 
 
-def _read_pred(found: extract.Extraction, gold: _Gold) -> tuple[object, str]:
+def _judge(found: extract.Extraction, answer: str) -> Verdict:
+    """Beyond identity: parse and compare."""
+    gold = _read_gold(answer)
+    pred = found.text or ""
+    by = f"(by {found.rule})"
+    try:
+        tree, pred = _read_pred(found, gold)
+        if gold.tree is None:
+            if pred.split() == answer.split():
+                return Verdict(Outcome.CORRECT, reason=f"identical but for spacing {by}", extracted=pred)
+            reason = f"the gold answer cannot be read: {gold.trouble}"
+            return Verdict(Outcome.ERROR, reason=reason, extracted=_clip(pred))
+        result, reference, tree = _compare_readings(gold.tree, gold, tree, pred)
+        return _verdict(result.equal, result.stage, show(tree), show(reference), found, pred)
+    except (OverLimitError, RecursionError) as error:
+        why = str(error) if isinstance(error, OverLimitError) else "nested too deep"
+        return Verdict(Outcome.UNPARSEABLE, reason=f"over limit: {why} {by}", extracted=_clip(pred))
+    except UnreadableError as error:
+        return Verdict(Outcome.UNPARSEABLE, reason=f"cannot be read: {error} {by}", extracted=_clip(pred))
+
+
+def _read_pred(found: extract.Extraction, gold: _Gold) -> tuple[Node, str]:
     """The prediction's tree and the text it came from: the widest reading that is an answer of the gold's kind."""
-    from r1zero.verifiers.math.nodes import OverLimit, Text, Unreadable
-    from r1zero.verifiers.math.parse import parse
-
-    assert found.text is not None
-    trouble: Exception | None = None
-    for text in (found.text, *found.shorter):
+    readings = (found.text or "", *found.shorter)
+    trouble: UnreadableError | None = None
+    for text in readings:
         try:
             tree = parse(text, names=gold.names)
-        except Unreadable as error:
+        except UnreadableError as error:
             trouble = trouble or error
             continue
-        except RecursionError as error:
-            raise OverLimit("nested too deep") from error
-        if isinstance(tree, Text) and not isinstance(gold.tree, Text) and text is not (found.text, *found.shorter)[-1]:
+        if isinstance(tree, Text) and not isinstance(gold.tree, Text) and text is not readings[-1]:
             continue
         return tree, text
-    raise trouble or Unreadable("no maths")
+    raise trouble or UnreadableError("no maths")
 
 
-def _compare_readings(gold: _Gold, tree: object, pred: str) -> tuple[tuple[bool, str], str, str]:
-    from r1zero.verifiers.math.compare import compare
-    from r1zero.verifiers.math.nodes import Group, Node, Seq, show
-    from r1zero.verifiers.math.parse import parse
-    from r1zero.verifiers.math.tokens import has_comma_thousands
-
-    reference: Node = gold.tree  # type: ignore[assignment]
-    ours: Node = tree  # type: ignore[assignment]
-    result = compare(reference, ours)
+def _compare_readings(reference: Node, gold: _Gold, tree: Node, pred: str) -> tuple[Result, Node, Node]:
+    """The result, with the two trees it is about: `120,000` is tried as a list of two where the gold may be a list."""
+    result = compare(reference, tree)
     if not result.equal:
         ambiguous = has_comma_thousands(pred)
-        listed: Node | None = gold.listed  # type: ignore[assignment]
-        if listed is None and isinstance(reference, (Seq, Group)) and ambiguous:
+        listed = gold.listed
+        if listed is None and ambiguous and isinstance(reference, (Seq, Group)):
             listed = reference
         if listed is not None:
-            other = parse(pred, thousands=False, names=gold.names) if ambiguous else ours
+            other = parse(pred, thousands=False, names=gold.names) if ambiguous else tree
             second = compare(listed, other)
             if second.equal:
-                return (True, second.stage), show(listed), show(other)
-    return (result.equal, result.stage), show(reference), show(ours)
+                return second, listed, other
+    return result, reference, tree
 
 
-def _squeeze(text: str) -> str:
-    return "".join(text.split())
+def _judge_choice(
+    found: extract.Extraction, completion: str, letters: frozenset[str], rules: Sequence[str]
+) -> Verdict | None:
+    """The verdict where the prediction is a choice; None where it is none and the other stages must decide."""
+    chosen = chosen_letters(found.text) if found.text is not None else None
+    if chosen is None and found.rule == "boxed" and found.text is not None and "marker" in rules:
+        found = extract.extract(completion, ("marker",))  # the box holds a formula, and "Answer: D" follows
+        chosen = chosen_letters(found.text) if found.text is not None else None
+    if chosen is None or found.text is None:
+        return None
+    return _verdict(chosen == letters, "choice", "".join(sorted(chosen)), "".join(sorted(letters)), found, found.text)
+
+
+def _verdict(
+    equal: bool, stage: str, pred: str, gold: str, found: extract.Extraction, extracted: str | None = None
+) -> Verdict:
+    outcome = Outcome.CORRECT if equal else Outcome.WRONG
+    reason = f"{stage}: {_short(pred)} {'=' if equal else '!='} {_short(gold)} (by {found.rule})"
+    return Verdict(outcome, reason=reason, extracted=pred if extracted is None else extracted)
 
 
 def _clip(text: str) -> str:
@@ -189,59 +205,3 @@ def _clip(text: str) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
-
-
-# Multiple choice
-
-_WRAPPERS = re.compile(
-    r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|mathsf|bf|rm)\b\s*|\\[ ,;:!]|\\(?:left|right)|[{}$*`]"
-)
-_LETTER = re.compile(r"\(?([A-J])\)?")
-_LETTERS = re.compile(r"\(?([A-J](?:\s*(?:,|;|and|&)?\s*\(?[A-J]\)?)*)\)?")
-_PREDICTED = re.compile(
-    r"(?:option|choice|answer)?\s*(?:\(([A-Ja-j])\)(?=$|[\s.:,)]|[^\w*/+^=-])"
-    r"|([A-Ja-j])(?:\)|(?=$|[.:,]|\s+(?:because|since|as|is)\b)))",
-    re.IGNORECASE,
-)
-
-
-def _gold_letters(gold: str) -> frozenset[str] | None:
-    """The letters of a multiple-choice gold: C, (C), \\text{(C)}, ACD, \\text{A, B}; None for any other gold."""
-    if len(gold) > 60 or ("\\" not in gold and not gold[:1].isupper() and gold[:1] != "("):
-        return None
-    plain = _WRAPPERS.sub(" ", gold).strip(" .,")
-    if _LETTERS.fullmatch(plain) is None:
-        return None
-    letters = re.findall(r"[A-J]", plain)
-    # CBAD is an order, not a choice; so is a word such as BAD.
-    return frozenset(letters) if letters == sorted(set(letters)) or "," in plain else None
-
-
-def _choice(
-    found: extract.Extraction, completion: str, letters: frozenset[str], gold: str, rules: Sequence[str]
-) -> Verdict | None:
-    """The verdict where the prediction is a choice; None where it is none and the other stages must decide."""
-    chosen = _chosen(found.text) if found.text is not None else None
-    if chosen is None and found.rule == "boxed" and found.text is not None and "marker" in rules:
-        found = extract.extract(completion, ("marker",))  # the box holds a formula, and "Answer: D" follows
-        chosen = _chosen(found.text) if found.text is not None else None
-    if chosen is None:
-        return None
-    shown = "".join(sorted(chosen))
-    if chosen == letters:
-        return Verdict(Outcome.CORRECT, reason=f"choice: {shown} (by {found.rule})", extracted=found.text)
-    reason = f"choice: {shown} is not {''.join(sorted(letters))} (by {found.rule})"
-    return Verdict(Outcome.WRONG, reason=reason, extracted=found.text)
-
-
-def _chosen(text: str) -> frozenset[str] | None:
-    if len(text) > 500:
-        return None
-    plain = re.sub(r"\s+", " ", _WRAPPERS.sub(" ", text)).strip(" .,")
-    several = _LETTERS.fullmatch(plain)
-    if several is not None:
-        return frozenset(re.findall(r"[A-J]", plain))
-    one = _PREDICTED.match(plain)
-    if one is None:
-        return None
-    return frozenset((one[1] or one[2]).upper())

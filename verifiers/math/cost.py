@@ -1,7 +1,7 @@
 """The cost gate: what a reader of untrusted text may spend. Each bound is checked before the work it bounds.
 
 Lengths and nesting are checked on the text, before the parser; sizes of numbers before each power, factorial or
-product, by logarithms. What is over a bound raises `OverLimit`, and the verdict is `unparseable` with "over limit".
+product, by logarithms. What is over a bound raises `OverLimitError`: the verdict is `unparseable`, "over limit".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from r1zero.verifiers.math.nodes import OverLimit
+from r1zero.verifiers.math.nodes import OverLimitError
 
 MAX_ANSWER_CHARS = 4000
 """An answer; the longest gold of MATH, Minerva and OlympiadBench has about 400."""
@@ -37,20 +37,20 @@ MAX_NUMERIC_LOG2 = 1 << 22
 """|log2| of a number in floating point of any precision."""
 
 _BRACKET = re.compile(r"[({\[]|[)}\]]")
-_DIGITS = re.compile(r"\d{%d,}" % (MAX_DIGITS + 1))
+_DIGITS = re.compile(rf"\d{{{MAX_DIGITS + 1},}}")
 
 
 def check_text(text: str) -> None:
-    """Raises OverLimit for a text that is too long, too deeply nested or holds too long a number. Linear time."""
+    """Raises OverLimitError for a text that is too long, too deeply nested or holds too long a number. Linear time."""
     if len(text) > MAX_ANSWER_CHARS:
-        raise OverLimit(f"{len(text)} characters, more than {MAX_ANSWER_CHARS}")
+        raise OverLimitError(f"{len(text)} characters, more than {MAX_ANSWER_CHARS}")
     if _DIGITS.search(text):
-        raise OverLimit(f"a number of more than {MAX_DIGITS} digits")
+        raise OverLimitError(f"a number of more than {MAX_DIGITS} digits")
     depth = 0
     for found in _BRACKET.finditer(text):
         depth += 1 if found.group() in "({[" else -1
         if depth > MAX_NESTING:
-            raise OverLimit(f"more than {MAX_NESTING} brackets inside one another")
+            raise OverLimitError(f"more than {MAX_NESTING} brackets inside one another")
 
 
 def power_bits(base: Fraction, exponent: int) -> float:
@@ -61,9 +61,9 @@ def power_bits(base: Fraction, exponent: int) -> float:
 
 
 def checked_power(base: Fraction, exponent: int) -> Fraction:
-    """base**exponent, exactly. Raises OverLimit when the result would have more than MAX_BITS bits."""
+    """base**exponent, exactly. Raises OverLimitError when the result would have more than MAX_BITS bits."""
     if exponent.bit_length() > 64 or power_bits(base, exponent) > MAX_BITS:
         if abs(base) in (0, 1):
             return base if exponent % 2 else base * base
-        raise OverLimit("a power of more than 2^17 bits")
+        raise OverLimitError("a power of more than 2^17 bits")
     return base**exponent

@@ -13,15 +13,15 @@ from typing import TypeAlias
 MAX_FOLD_BITS = 4096  # canonical() multiplies out numbers up to this size and leaves larger powers as written
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """The text is not an answer in the grammar."""
 
 
-class OverLimit(ValueError):
+class OverLimitError(ValueError):
     """Reading or evaluating it would cost more than the gate allows."""
 
 
-class Undefined(ValueError):
+class UndefinedError(ValueError):
     """It has no value: a division by zero, log 0, infinity minus infinity."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cmp_to_key
 
+from r1zero.verifiers.math.exact import exact
 from r1zero.verifiers.math.nodes import (
     EMPTY,
     INF,
@@ -26,20 +27,21 @@ from r1zero.verifiers.math.nodes import (
     Seq,
     SetOp,
     canonical,
+    children,
     divide,
     minus,
     negate,
     number,
     substitute,
 )
-from r1zero.verifiers.math.numeric import Opaque, atoms
+from r1zero.verifiers.math.numeric import OpaqueError, atoms
 from r1zero.verifiers.math.symbolic import same_value, sign_of
 
 MINUS_INF = canonical(negate(INF))
 FLIP = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!=", "=": "="}
 
 
-class NoSet(ValueError):
+class NoSetError(ValueError):
     """The tree is not a set of real numbers that can be worked out."""
 
 
@@ -62,7 +64,7 @@ REALS = RealSet((Piece(MINUS_INF, False, INF, False),))
 
 
 def read_set(node: Node) -> RealSet:
-    """The set of reals that a tree denotes. Raises NoSet."""
+    """The set of reals that a tree denotes. Raises NoSetError."""
     match node:
         case Const("reals"):
             return REALS
@@ -86,7 +88,7 @@ def read_set(node: Node) -> RealSet:
             parts = [read_set(item) for item in items]
             names = {part.name for part in parts}
             if len(names) != 1 or parts[0].name is None:
-                raise NoSet("several unknowns")
+                raise NoSetError("several unknowns")
             if joiner == "or":
                 return RealSet(_normal([p for part in parts for p in part.pieces]).pieces, parts[0].name)
             both = parts[0]
@@ -95,7 +97,7 @@ def read_set(node: Node) -> RealSet:
             if not both.pieces:  # `x < 2, x > 3` means either
                 both = _normal([p for part in parts for p in part.pieces])
             return RealSet(both.pieces, parts[0].name)
-    raise NoSet(type(node).__name__)
+    raise NoSetError(type(node).__name__)
 
 
 def _is_setlike(node: Node) -> bool:
@@ -127,10 +129,10 @@ def _interval(low: Node, low_closed: bool, high: Node, high_closed: bool) -> Rea
     low, high = canonical(low), canonical(high)
     for end in (low, high):
         if end not in (INF, MINUS_INF) and sign_or_none(end) is None:
-            raise NoSet("an end point that is no real number")
+            raise NoSetError("an end point that is no real number")
     order = compare_ends(low, high)
     if order > 0 or (order == 0 and not (low_closed and high_closed)):
-        raise NoSet("an interval whose ends are the wrong way round")
+        raise NoSetError("an interval whose ends are the wrong way round")
     return RealSet((Piece(low, low_closed and low != MINUS_INF, high, high_closed and high != INF),))
 
 
@@ -139,12 +141,12 @@ def sign_or_none(node: Node) -> int | None:
         if atoms(node):
             return None
         return sign_of(node)
-    except Opaque:
+    except OpaqueError:
         return None
 
 
 def compare_ends(left: Node, right: Node) -> int:
-    """-1, 0, 1 by value. Raises NoSet where an end is no real number."""
+    """-1, 0, 1 by value. Raises NoSetError where an end is no real number."""
     if left == right:
         return 0
     if left == MINUS_INF or right == INF:
@@ -157,7 +159,7 @@ def compare_ends(left: Node, right: Node) -> int:
         return 0
     sign = sign_or_none(minus(left, right))
     if sign is None:
-        raise NoSet("an end point that is no real number")
+        raise NoSetError("an end point that is no real number")
     return sign
 
 
@@ -170,7 +172,7 @@ def _normal(pieces: list[Piece]) -> RealSet:
     for piece in pieces:
         compare_ends(piece.low, piece.high)
         if sign_or_none(piece.low) is None and piece.low not in (INF, MINUS_INF):
-            raise NoSet("an end point that is no real number")
+            raise NoSetError("an end point that is no real number")
     joined: list[Piece] = []
     for piece in sorted(pieces, key=cmp_to_key(order)):
         if joined:
@@ -219,52 +221,82 @@ def same_set(left: RealSet, right: RealSet) -> bool:
 def _solve_chain(chain: Relation) -> RealSet:
     found: RealSet | None = None
     for left, op, right in zip(chain.operands, chain.ops, chain.operands[1:], strict=False):
-        part = _solve(left, op, right)
+        part = _solve_or_name(left, op, right)
         if found is not None and found.name != part.name:
-            raise NoSet("several unknowns")
+            raise NoSetError("several unknowns")
         found = part if found is None else intersect(found, part)
     assert found is not None
     return found
 
 
+def _solve_or_name(left: Node, op: str, right: Node) -> RealSet:
+    """The solutions in the unknown; where it cannot be solved for, the values of the side that has it."""
+    try:
+        return _solve(left, op, right)
+    except NoSetError:
+        if op not in FLIP or bool(atoms(left)) == bool(atoms(right)):
+            raise
+    side, bound, turned = (left, right, op) if atoms(left) else (right, left, FLIP[op])
+    if sign_or_none(bound) is None:
+        raise NoSetError("a bound that is no real number")
+    return RealSet(_half_line(canonical(bound), turned).pieces, canonical(side))
+
+
 def _solve(left: Node, op: str, right: Node) -> RealSet:
     """The solutions of `left op right` in its one unknown."""
     if op not in FLIP:
-        raise NoSet(op)
+        raise NoSetError(op)
     if _infinite(left) or _infinite(right):
         unknown = right if _infinite(left) else left
         if len(atoms(unknown)) == 1 and op in ("<", ">") and canonical(unknown) in atoms(unknown):
             return RealSet(REALS.pieces, canonical(unknown))
-        raise NoSet("an infinite bound")
+        raise NoSetError("an infinite bound")
     unknowns = atoms(left) | atoms(right)
     if len(unknowns) != 1:
-        raise NoSet("not one unknown")
+        raise NoSetError("not one unknown")
     (unknown,) = unknowns
     name = canonical(unknown)
-    absolute = Call("abs", (unknown,))
-    difference = minus(left, right)
-    if _mentions(difference, absolute):
+    bars = _absolutes(difference := minus(left, right))
+    if len(bars) == 1 and isinstance(bar := next(iter(bars)), Call):
         stand_in = Call("apply", (Const("stand-in"),))
-        replaced = substitute(difference, {absolute: stand_in})
+        replaced = substitute(difference, {bar: stand_in})
         if unknown in atoms(replaced):
-            raise NoSet("an unknown inside and outside of bars")
-        solved = _roots(replaced, op, stand_in)
-        positive = intersect(solved, RealSet((Piece(ZERO, True, INF, False),)))
-        mirrored = [
-            Piece(canonical(negate(p.high)), p.high_closed, canonical(negate(p.low)), p.low_closed)
-            for p in positive.pieces
-        ]
-        mirrored = [
-            Piece(MINUS_INF if _infinite(p.low) else p.low, p.low_closed, p.high, p.high_closed) for p in mirrored
-        ]
-        return RealSet(_normal([*positive.pieces, *mirrored]).pieces, name)
+            raise NoSetError("an unknown inside and outside of bars")
+        # |u| in S: u in S or -S, of the part of S that is not negative.
+        positive = intersect(_roots(replaced, op, stand_in), RealSet((Piece(ZERO, True, INF, False),)))
+        both = _normal([*positive.pieces, *_mapped(positive, number(-1), ZERO).pieces])
+        zero = canonical(substitute(bar.args[0], {unknown: ZERO}))
+        slope = canonical(minus(substitute(bar.args[0], {unknown: number(1)}), zero))
+        if not same_value(bar.args[0], Add((zero, Mul((slope, unknown))))).equal or not sign_or_none(slope):
+            raise NoSetError("bars around no linear expression")
+        # u = zero + slope x, so x = (u - zero) / slope.
+        return RealSet(_mapped(both, divide(number(1), slope), divide(negate(zero), slope)).pieces, name)
     return RealSet(_roots(difference, op, unknown).pieces, name)
 
 
-def _mentions(node: Node, wanted: Node) -> bool:
-    from r1zero.verifiers.math.nodes import children
+def _mapped(whole: RealSet, factor: Node, shift: Node) -> RealSet:
+    """The set of factor * u + shift."""
+    falling = sign_or_none(factor) == -1
 
-    return node == wanted or any(_mentions(child, wanted) for child in children(node))
+    def end(node: Node) -> Node:
+        if node in (INF, MINUS_INF):
+            return (MINUS_INF if node == INF else INF) if falling else node
+        return _tidy(Add((Mul((factor, node)), shift)))
+
+    pieces = [
+        Piece(end(p.high), p.high_closed, end(p.low), p.low_closed)
+        if falling
+        else Piece(end(p.low), p.low_closed, end(p.high), p.high_closed)
+        for p in whole.pieces
+    ]
+    return _normal(pieces)
+
+
+def _absolutes(node: Node) -> frozenset[Node]:
+    found: frozenset[Node] = frozenset((node,)) if isinstance(node, Call) and node.name == "abs" else frozenset()
+    for child in children(node):
+        found |= _absolutes(child)
+    return found
 
 
 def _roots(difference: Node, op: str, unknown: Node) -> RealSet:
@@ -279,18 +311,18 @@ def _roots(difference: Node, op: str, unknown: Node) -> RealSet:
     b = canonical(divide(minus(plus, less), number(2)))
     model = Add((zero, Mul((b, unknown)), Mul((c, unknown, unknown))))
     if not same_value(difference, model).equal:
-        raise NoSet("neither linear nor quadratic")
+        raise NoSetError("neither linear nor quadratic")
     sign_c, sign_b = sign_or_none(c), sign_or_none(b)
     if sign_c is None or sign_b is None:
-        raise NoSet("coefficients that are no real numbers")
+        raise NoSetError("coefficients that are no real numbers")
     if sign_c == 0:
         if sign_b == 0:
-            raise NoSet("no unknown left")
+            raise NoSetError("no unknown left")
         root = _tidy(negate(divide(zero, b)))
         return _half_line(root, op if sign_b > 0 else FLIP[op])
     discriminant = canonical(minus(Mul((b, b)), Mul((number(4), c, zero))))
     if sign_or_none(discriminant) != 1:
-        raise NoSet("no two roots")
+        raise NoSetError("no two roots")
     spread = Pow(discriminant, Num(number(1).value / 2))
     ends = [
         _tidy(divide(Add((negate(b), sign)), Mul((number(2), c))))
@@ -306,8 +338,6 @@ def _roots(difference: Node, op: str, unknown: Node) -> RealSet:
 
 
 def _tidy(node: Node) -> Node:
-    from r1zero.verifiers.math.numeric import exact
-
     value = exact(node)
     return Num(value) if value is not None else canonical(node)
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from r1zero.verifiers.math.exact import PRIMES, exact, residue, root_of_minus_one
 from r1zero.verifiers.math.nodes import (
     IMAGINARY,
     PI,
@@ -24,27 +26,17 @@ from r1zero.verifiers.math.nodes import (
     Mul,
     Node,
     Num,
-    OverLimit,
+    OverLimitError,
     Pow,
     Sym,
-    Undefined,
+    UndefinedError,
     canonical,
     children,
     contains,
     number,
     substitute,
 )
-from r1zero.verifiers.math.numeric import (
-    PRIMES,
-    NotReal,
-    Opaque,
-    atoms,
-    context,
-    evaluate,
-    exact,
-    residue,
-    root_of_minus_one,
-)
+from r1zero.verifiers.math.numeric import NotRealError, OpaqueError, atoms, context, evaluate
 
 _WHOLE_NAMES = frozenset(Sym(name) for name in "nmkljNMKLpqrdst")
 """Names that stand for whole numbers where a floor, a ceiling or (-1)^n shows that whole numbers are meant."""
@@ -63,7 +55,7 @@ class Result(NamedTuple):
 def same_value(left: Node, right: Node) -> Result:
     """Whether two scalar expressions are equal, and the stage that decided.
 
-    Raises OverLimit when deciding would cost too much; an expression without a value equals nothing but itself.
+    Raises OverLimitError when deciding would cost too much; an expression without a value equals nothing but itself.
     """
     if isinstance(left, Num) and isinstance(right, Num):
         return Result(left.value == right.value, "exact")
@@ -82,9 +74,9 @@ def same_value(left: Node, right: Node) -> Result:
         if found is not None:
             return Result(found, "rational")
         return Result(_numeric(left, right), "numeric")
-    except Undefined:
+    except UndefinedError:
         return Result(False, "undefined")
-    except Opaque:
+    except OpaqueError:
         return Result(False, "opaque")
 
 
@@ -115,7 +107,9 @@ def _numeric(left: Node, right: Node) -> bool:
     if not names:
         return _closed(left, right)
     rng = _seed(left, right)
-    whole = [name for name in names if name in _WHOLE_NAMES] if _whole_numbers(left) or _whole_numbers(right) else []
+    whole: list[Node] = []
+    if _whole_numbers(left) or _whole_numbers(right):
+        whole = [name for name in names if name in _WHOLE_NAMES]
     if any(_discrete(node) for node in (left, right)):
         whole = names
     for real in (True, False):
@@ -125,9 +119,9 @@ def _numeric(left: Node, right: Node) -> bool:
             try:
                 if not _agree_at(left, right, point, real):
                     return False
-            except (NotReal, Undefined):
+            except (NotRealError, UndefinedError):
                 continue
-            except OverLimit:
+            except OverLimitError:
                 refused += 1
                 if refused > _POINTS:
                     raise
@@ -137,10 +131,10 @@ def _numeric(left: Node, right: Node) -> bool:
                 return True
         if agreed >= 3:
             return True
-    raise Undefined("no point where both have a value")
+    raise UndefinedError("no point where both have a value")
 
 
-def _point(names: list[Node], whole: list[Node], rng: random.Random, trial: int, real: bool) -> dict[Node, Any]:
+def _point(names: list[Node], whole: Sequence[Node], rng: random.Random, trial: int, real: bool) -> dict[Node, Any]:
     """A random point: positive, of any sign, or large and positive, in turn; whole numbers where they are meant."""
     ctx = context(_DIGITS)
     point: dict[Node, Any] = {}
@@ -183,13 +177,13 @@ def _closed(left: Node, right: Node) -> bool:
             # A difference that a small number makes shows at the digits that number has.
             digits = _CLOSED_DIGITS + _tiny_digits(left) + _tiny_digits(right)
             if digits > 4000:
-                raise OverLimit("numbers that differ only after thousands of digits")
+                raise OverLimitError("numbers that differ only after thousands of digits")
             ctx = context(digits)
             first, second = evaluate(left, {}, ctx, real), evaluate(right, {}, ctx, real)
             return bool(_relative(ctx, first, second) < ctx.mpf(10) ** -(digits - _CLOSED_DIGITS + _CLOSED_AGREE))
-        except NotReal:
+        except NotRealError:
             continue
-    raise Undefined("no value")
+    raise UndefinedError("no value")
 
 
 def _relative(ctx: Any, first: Any, second: Any) -> Any:
@@ -205,10 +199,10 @@ def _tiny_digits(node: Node) -> int:
         case Num(value):
             return int(0.302 * max(value.numerator.bit_length(), value.denominator.bit_length()))
         case Pow(base, Num(power)):
-            return min(100_000, int(_tiny_digits(base) * max(1, abs(power))) + 1)
+            return min(100_000, int(_tiny_digits(base) * max(Fraction(1), abs(power))) + 1)
         case Call("factorial" | "binom", _):
-            value = exact(node)
-            return _tiny_digits(Num(value)) if value is not None else 0
+            whole = exact(node)
+            return _tiny_digits(Num(whole)) if whole is not None else 0
         case _:
             return sum(_tiny_digits(child) for child in children(node))
 
@@ -247,7 +241,7 @@ def proportional(left: Node, right: Node) -> Node | None:
         try:
             if same_value(bottom, number(0)).equal or same_value(top, number(0)).equal:
                 continue
-        except OverLimit:
+        except OverLimitError:
             return None
         factor = canonical(Mul((top, Pow(bottom, number(-1)))))
         value = exact(factor)
@@ -265,7 +259,7 @@ def sign_of(node: Node) -> int | None:
     try:
         ctx = context(_DIGITS)
         real = evaluate(node, {}, ctx, True)
-    except (NotReal, Undefined, Opaque):
+    except (NotRealError, UndefinedError, OpaqueError):
         return None
     return 0 if abs(real) < ctx.mpf(10) ** -_AGREE else 1 if real > 0 else -1
 
@@ -277,6 +271,3 @@ def has_names(node: Node) -> bool:
 def is_closed(node: Node) -> bool:
     """True for a number without names (infinity aside)."""
     return not contains(node, Const("inf")) and not atoms(node)
-
-
-__all__ = ["Result", "has_names", "is_closed", "proportional", "same_value", "sign_of"]
