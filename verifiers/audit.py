@@ -143,15 +143,17 @@ def report(result: Audit) -> dict[str, Any]:
     }
 
 
-def read_rows(path: Path, group_by: str = "") -> list[AuditRow]:
+def read_rows(path: Path, group_by: str = "", problems: Path | None = None) -> list[AuditRow]:
     """The rows of a .jsonl file (also .gz, .zst), of a run's folder, or of its `rollouts/`.
 
     A row needs an output (`output`, `completion` or `pred`) and may have a gold (`gold` or `answer`), a label
     (`correct` or `expected`; `debatable` rows count as unlabelled), `id`, `problem`, `finish_reason`, `num_tokens`, and
     `data` for verifiers that need more than a gold. A row of a run has as label the verdict it was trained on.
-    Raises UserError, with file and line, for a file that cannot be read.
+    problems: a .jsonl file whose rows have what this file's rows lack, found by `problem_id`.
+    Raises UserError, with file and line, for a file that cannot be read and a problem that is not there.
     """
-    rows = [_row(raw, f"{file.name}:{line}", group_by) for file in _files(path) for line, raw in _lines(file)]
+    known = {str(raw.get("id")): raw for _, raw in _lines(problems)} if problems is not None else None
+    rows = [_row(raw, f"{file.name}:{line}", group_by, known) for file in _files(path) for line, raw in _lines(file)]
     if not rows:
         raise UserError(f"{path}: no rows")
     if group_by and not any(row.group for row in rows):
@@ -197,16 +199,21 @@ def _text(path: Path) -> str:
         raise UserError(f"{path}: cannot be read: {error}") from error
 
 
-def _row(raw: Mapping[str, Any], where: str, group_by: str) -> AuditRow:
+def _row(raw: Mapping[str, Any], where: str, group_by: str, known: Mapping[str, Any] | None) -> AuditRow:
+    if known is not None:
+        problem_id = str(raw.get("problem_id"))
+        if problem_id not in known:
+            raise UserError(f"{where}: its problem_id {problem_id!r} is not among the {len(known)} problems")
+        lacking = {key: value for key, value in known[problem_id].items() if key not in ("id", *OUTPUT_FIELDS)}
+        raw = {**lacking, **raw}
     output = _first(raw, OUTPUT_FIELDS)
     if output is None:
         raise UserError(f"{where}: needs one of the fields {', '.join(OUTPUT_FIELDS)}")
     gold = str(_first(raw, GOLD_FIELDS) or "")
     data = raw.get("data") or {key: raw[key] for key in ("tests", "entry_point", "stdin_tests") if key in raw}
     finish_reason: FinishReason = "length" if raw.get("finish_reason") == "length" else "stop"
-    problem = Problem(
-        id=str(raw.get("problem_id", "")), prompt=str(raw.get("problem", "")), answer=gold, data=data, source=where
-    )
+    question = str(raw.get("problem") or raw.get("prompt", ""))
+    problem = Problem(id=str(raw.get("problem_id", "")), prompt=question, answer=gold, data=data, source=where)
     sample = Sample(
         completion=str(output),
         answer=gold,

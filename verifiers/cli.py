@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ examples:
   r1zero verifiers show math                                what it counts as correct, and its options
   r1zero verifiers check my_package.my_module:my_verifier   the conformance suite; exit code 1 when it fails
   r1zero verifiers audit labelled.jsonl --verifier math --verifier answer --json audit.json
+  r1zero verifiers audit gpt4.jsonl --problems humaneval.jsonl --verifier code --deadline 30
   r1zero verifiers audit runs/tiny-cpu --verifier answer    what another verifier would have said of a run
 """
 
@@ -52,6 +54,9 @@ def add_parser(commands: Any) -> None:
     audit.add_argument("--verifier", action="append", metavar="NAME", help="may be given several times; default: math")
     audit.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="of every verifier above that has it"
+    )
+    audit.add_argument(
+        "--problems", type=Path, metavar="FILE", help="problems by id, for rows that only name theirs (tests, gold)"
     )
     audit.add_argument("--by", default="", metavar="FIELD", help="break the table down by a field of the rows")
     audit.add_argument("--json", type=Path, metavar="OUT", help="write every verdict and the summary")
@@ -110,7 +115,7 @@ def audit_file(arguments: argparse.Namespace) -> int:
     from r1zero.verifiers.pool import VerifierPool
 
     _import_from_here()
-    rows = read_rows(arguments.file, arguments.by)
+    rows = read_rows(arguments.file, arguments.by, arguments.problems)
     rows = rows[: arguments.limit] if arguments.limit > 0 else rows
     specs = _specs(arguments.verifier or ["math"], arguments.option)
     with VerifierPool(arguments.workers or None, arguments.deadline) as pool:
@@ -210,7 +215,7 @@ def _import_from_here() -> None:
 
 def _first_line(verifier: Verifier) -> str:
     doc = inspect.getdoc(verifier.function) or ""
-    return " ".join(doc.split("\n\n")[0].split()).removeprefix("Correct when ")
+    return re.sub(r"^Correct(, with score 0,)? when ", "", " ".join(doc.split("\n\n")[0].split()))
 
 
 def _short(text: str, limit: int = 40) -> str:

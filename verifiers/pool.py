@@ -155,6 +155,7 @@ class _Job:
     preload: tuple[str, ...]
     payload: bytes
     """The pickled `Task`."""
+    deadline_seconds: float
 
 
 class VerifierPool:
@@ -185,9 +186,10 @@ class VerifierPool:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, spec: VerifierSpec, sample: Sample) -> Future[Verdict]:
+    def submit(self, spec: VerifierSpec, sample: Sample, deadline_seconds: float | None = None) -> Future[Verdict]:
         """Schedule one verification; the future always yields a Verdict (in async code: `asyncio.wrap_future`).
 
+        deadline_seconds: for this one; None: the pool's.
         Raises UserError for an unknown verifier or option, for options that cannot be pickled, for a verifier defined
         in the running script, and in a process forked from the pool's.
         """
@@ -204,7 +206,7 @@ class VerifierPool:
             payload = pickle.dumps(Task(name=spec.name, module=module, options=spec.options, sample=sample))
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise UserError(f"options or problem data of verifier {spec.name!r} cannot be pickled: {error}") from error
-        job = _Job(Future(), spec.name, (module, *verifier.preload), payload)
+        job = _Job(Future(), spec.name, (module, *verifier.preload), payload, deadline_seconds or self.deadline_seconds)
         with self._submitting:
             if self._closed:
                 job.future.set_result(_pool_closed())
@@ -249,9 +251,9 @@ class VerifierPool:
         began = time.perf_counter()
         try:
             worker.channel.send_bytes(job.payload)
-            if not worker.channel.poll(self.deadline_seconds):
+            if not worker.channel.poll(job.deadline_seconds):
                 self._server.end(worker)
-                reason = f"{job.name!r} ran over {self.deadline_seconds:g} s: killed"
+                reason = f"{job.name!r} ran over {job.deadline_seconds:g} s: killed"
                 return Verdict(Outcome.TIMEOUT, reason=reason, seconds=time.perf_counter() - began), None
             verdict, last = decode(worker.channel.recv_bytes())
         except (OSError, EOFError):
