@@ -2,9 +2,9 @@
 
 Header keys: `kind` (text: the body is the prompt; chat: the body is the user's message, and the tokenizer's own chat
 template goes around it), `system` (chat only), `prefill` (text at the prompt's end that belongs to the assistant's
-turn; a text body must end with it, a chat prompt gets it added), `stop` (texts that end a completion, one a line of
-`stop:`), `end_of_turn` (a special token that ends the assistant's turn in a text body), `source`.
-Everything after the line `---` is the body, less the file's final newline.
+turn; a text body must end with it, a chat prompt gets it added), `stop` (a text that ends a completion, `\\n` for a
+newline; may stand several times), `end_of_turn` (a special token that ends the assistant's turn in a text body),
+`source`. Everything after the line `---` is the body, less the file's final newline.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def parse(text: str, name: str) -> Template:
                 f"prompt template {name}, line {number}: {line!r} is not `key: value` with {', '.join(_KEYS)}"
             )
         if key == "stop":
-            stop.append(value.strip())
+            stop.append(value.strip().replace("\\n", "\n"))
         else:
             values[key] = value.strip()
     if values.get("kind") not in ("text", "chat"):

@@ -133,24 +133,30 @@ def pretrain(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, config
 
 
 def _batches(tokenizer: PreTrainedTokenizerFast, config: TinyConfig, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """`steps` batches of (ids, targets), both (B, T), padded right: documents of like length stand together.
+    """`steps` batches of (ids, targets), both (B, T), padded right.
 
+    A batch holds questions of one length, so that little is padding, but every kind of document: sorted by their own
+    length, the short unformatted ones would make batches of few tokens, count for more each, and be learnt too well.
     The question's own tokens are no targets: its digits are random, and there is nothing to learn in them.
     """
     rng = random.Random(config.seed)
-    pool: list[list[tuple[list[int], list[int]]]] = []
+    size = config.batch_documents
+    pools: dict[int, list[tuple[list[int], list[int]]]] = {}
     for _ in range(steps):
-        if not pool:
-            documents = [arithmetic.corpus_document(rng) for _ in range(16 * config.batch_documents)]
+        full = None
+        while full is None:
+            documents = [arithmetic.corpus_document(rng) for _ in range(size)]
             questions = tokenizer([question for question, _ in documents])["input_ids"]
             texts = tokenizer([text + EOS for _, text in documents])["input_ids"]
-            pairs = sorted(zip(questions, texts, strict=True), key=lambda pair: len(pair[0]) + len(pair[1]))
-            pool = [pairs[i : i + config.batch_documents] for i in range(0, len(pairs), config.batch_documents)]
-            rng.shuffle(pool)
-        batch = pool.pop()
+            for question, text in zip(questions, texts, strict=True):
+                pools.setdefault(len(question), []).append((question, text))
+            full = max(pools, key=lambda length: len(pools[length]))
+            if len(pools[full]) < size:
+                full = None
+        batch, pools[full] = pools[full][:size], pools[full][size:]
         longest = max(len(question) + len(text) for question, text in batch)
-        ids = torch.full((len(batch), longest), tokenizer.pad_token_id)
-        targets = torch.full((len(batch), longest), IGNORED)
+        ids = torch.full((size, longest), tokenizer.pad_token_id)
+        targets = torch.full((size, longest), IGNORED)
         for row, (question, text) in enumerate(batch):
             end = len(question) + len(text)
             ids[row, :end] = torch.tensor(question + text)
