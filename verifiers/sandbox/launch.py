@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import marshal
 import os
+import re
+import select
 import shutil
 import signal
 import socket
@@ -99,14 +100,30 @@ def _end(popen: subprocess.Popen[bytes], channel: socket.socket, info: IO[bytes]
     elif popen.poll() is None:
         # The namespace's first process before bubblewrap's own, so that bubblewrap reaps it. Killing bubblewrap would
         # end it too, but leave a zombie to whoever is pid 1: in a container, often nobody who reaps.
-        with contextlib.suppress(ValueError, KeyError, OSError, subprocess.TimeoutExpired):
-            os.kill(json.loads(info.read(4096) or b"")["child-pid"], signal.SIGKILL)
-            popen.wait(timeout=1)
+        pid = _pid_inside(info)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            popen.wait()
     popen.kill()
     popen.wait()
     for stream in (channel, info, popen.stdin, popen.stdout, popen.stderr):
         if stream is not None:
             stream.close()
+
+
+def _pid_inside(info: IO[bytes]) -> int | None:
+    """The pid outside of the namespace's first process; None when bubblewrap died before there was one."""
+    poll = select.poll()
+    poll.register(info.fileno(), select.POLLIN)
+    text = b""
+    while poll.poll(1000):  # one that has only just been started takes a few milliseconds to say
+        part = info.read(4096)
+        text += part or b""
+        match = re.search(rb'"child-pid": (\d+)\D', text)
+        if match or not part:
+            return int(match[1]) if match else None
+    return None
 
 
 class Launcher(Protocol):
@@ -133,7 +150,10 @@ class Bubblewrap:
         options = ["--info-fd", str(fds["info"])]
         if "seccomp" in fds:
             options += ["--seccomp", str(fds["seccomp"])]
-        return [*_bubblewrap_base(), *size, "--remount-ro", "/", *options, "--", _inside_python(), *python_args]
+        bwrap = shutil.which("bwrap")
+        if bwrap is None:
+            raise FileNotFoundError("bwrap")
+        return [bwrap, *_bubblewrap_base(), *size, "--remount-ro", "/", *options, "--", _inside_python(), *python_args]
 
     def status(self) -> str | None:
         return _bubblewrap_status()
@@ -162,7 +182,6 @@ def start(launcher: Launcher, role: str, limits: Limits) -> Process:
         info_read, info_write = os.pipe()
         passed.callback(os.close, info_write)
         info = open(info_read, "rb", buffering=0)  # noqa: SIM115, PTH123  closed with the process
-        os.set_blocking(info_read, False)
         fds = {"info": info_write}
         try:
             if protected and seccomp.supported():
@@ -224,8 +243,10 @@ def _is_system_python() -> bool:
 @functools.cache
 def _bubblewrap_base() -> tuple[str, ...]:
     """The part of the command that does not vary."""
-    args = [shutil.which("bwrap") or "bwrap", "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
-    args += ["--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv"]
+    args = ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    # As pid 1, because bubblewrap does not reap a first process of its own: each program that ended by itself would
+    # leave a zombie to whoever is pid 1 outside, and in a container that is often nobody who reaps.
+    args += ["--unshare-cgroup-try", "--as-pid-1", "--die-with-parent", "--new-session", "--clearenv"]
     args += ["--cap-drop", "ALL", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox"]
     for folder in ("/usr/lib", "/usr/lib64"):
         args += ["--ro-bind-try", folder, folder]

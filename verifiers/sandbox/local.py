@@ -36,6 +36,10 @@ class LocalSandbox:
             self._seen_working = True
         return None
 
+    def close(self) -> None:
+        """End what this thread keeps warm; otherwise it ends with the thread, or with this process."""
+        self._own.clear()
+
     def run(self, job: Job) -> Report:
         """See `Sandbox.run`. A program past the deadline is killed with its whole namespace."""
         report = self._attempt(job)

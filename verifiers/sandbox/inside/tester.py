@@ -107,7 +107,7 @@ def run_tests(channel: int, job: dict[str, Any]) -> dict[str, Any]:
         pass
     except BaseException as error:  # noqa: BLE001  any way out of the tests but their end is a failure
         recorder.uncaught = _describe(error)
-    recorder.finish()
+    recorder.finish(program.calls)
     if recorder.ours:
         return report | {"status": "tests", "reason": recorder.ours}
     return report | {"reason": recorder.uncaught, "calls": program.calls}
@@ -137,6 +137,12 @@ class Recorder:
         held = bool(value)
         self._record(index, held, "" if held else f"{_show(left)} {operator} {_show(right)} does not hold")
 
+    def guarded(self, index: int, value: Any) -> None:
+        """An assert inside `try` or `with`: whether its failure counts is for that block to say."""
+        if not value:
+            raise AssertionError(self.tests[index]["test"])
+        self._record(index, True, "")
+
     def raised(self, index: int, error: Exception) -> None:
         if isinstance(error, UnsendableError):
             self.ours = str(error)
@@ -150,21 +156,34 @@ class Recorder:
             if not self.all_tests:
                 raise _Stop
 
-    def finish(self) -> None:
+    def finish(self, calls: int) -> None:
+        """Count a script that tests by raising, without any assert, as one test; it has to have called the program."""
+        if not self.tests and (calls or self.uncaught):
+            failed = bool(self.uncaught)
+            self.tests.append(
+                {"test": "the tests' script", "passed": int(not failed), "failed": int(failed), "reason": self.uncaught}
+            )
         if self.uncaught.startswith("UnsendableError"):
             self.ours = self.ours or self.uncaught
 
 
 class _Instrument(ast.NodeTransformer):
-    """`assert X` -> try X; tell the recorder. Asserts inside `try` and `with` stay: those may mean to catch them."""
+    """`assert X` -> try X; tell the recorder. Inside `try` and `with`, which may mean to catch it, it still raises."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        self.guards = 0
 
     def visit_Try(self, node: ast.Try) -> ast.AST:
-        return node
+        return self._guarded(node)
 
     def visit_With(self, node: ast.With) -> ast.AST:
+        return self._guarded(node)
+
+    def _guarded(self, node: ast.AST) -> ast.AST:
+        self.guards += 1
+        self.generic_visit(node)
+        self.guards -= 1
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
@@ -172,6 +191,8 @@ class _Instrument(ast.NodeTransformer):
         if isinstance(test, ast.Constant) and test.value:
             return ast.Pass()  # `assert True`, as HumanEval has it, tests nothing
         index = ast.Constant(self.recorder.add(ast.unparse(node)))
+        if self.guards:
+            return ast.copy_location(_call("guarded", index, test), node)
         value = ast.Name("_r1zero_value", ast.Load())
         if isinstance(test, ast.Compare) and len(test.ops) == 1:
             # Keep both sides for the report; evaluated once, in their order.
