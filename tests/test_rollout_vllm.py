@@ -206,6 +206,13 @@ def test_more_sequences_than_fit_at_once_are_all_answered(engine: Any) -> None:
     assert all(len(group) == 2 for group in groups)
 
 
+def test_more_prompt_tokens_than_one_step_takes_are_all_answered(engine: Any) -> None:
+    # With a seed and a prompt cut between two steps, vLLM 0.32.0 raises on a CPU: "CPU Generator does not use offset".
+    prompts = [[5 + i] * 100 for i in range(60)]  # 6000 tokens over 4096 a step, none shared
+    groups = engine.generate(prompts, Sampling(max_tokens=2, seed=0), 1)
+    assert [c.num_tokens for (c,) in groups] == [2] * 60
+
+
 def test_a_call_broken_off_leaves_nothing_for_the_next(engine: Any) -> None:
     expected = engine.generate(PROMPTS, SAMPLED, 2)
 

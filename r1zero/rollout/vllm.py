@@ -26,6 +26,8 @@ from r1zero.rollout.requests import check_context, check_prompts, decode, load_m
 from r1zero.rollout.weights import named_weights
 
 GIB = 1 << 30
+CPU_BLOCK = 32
+"""Tokens of a KV cache block on a CPU: the least that vLLM's attention kernel there takes."""
 
 
 class VllmEngine:
@@ -72,6 +74,11 @@ class VllmEngine:
                 model_config, compute_dtype, max_context=max_context, max_sequences=config.max_sequences
             )
             options["kv_cache_memory_bytes"] = int(wanted)
+            # A prompt in one piece: 0.32.0 cannot rewind a seeded CPU generator after half of one, and raises.
+            options["enable_chunked_prefill"] = False
+            options["max_num_batched_tokens"] = max(4096, max_context)
+            # A prompt's completions share its whole blocks: vLLM's default of 128 would share no shorter prompt.
+            options["block_size"] = CPU_BLOCK
         self._owns_process_group = not torch.distributed.is_initialized()
         self._llm: Any = _start(options)
 
@@ -224,9 +231,7 @@ def kv_cache_bytes(model_config: Any, dtype: torch.dtype, *, max_context: int, m
     head_size: int = getattr(model_config, "head_dim", None) or model_config.hidden_size // heads
     kv_heads: int = getattr(model_config, "num_key_value_heads", None) or heads
     token_bytes: int = 2 * model_config.num_hidden_layers * kv_heads * head_size * dtype.itemsize
-    block = 128  # vLLM's block on a CPU, tokens
-    blocks = -(-max_context // block) + 1
-    one_sequence = blocks * block * token_bytes
+    one_sequence = (-(-max_context // CPU_BLOCK) + 1) * CPU_BLOCK * token_bytes
     free: int = psutil.virtual_memory().available
     return max(2 * one_sequence, min(max_sequences * one_sequence, free // 4))
 
@@ -234,7 +239,7 @@ def kv_cache_bytes(model_config: Any, dtype: torch.dtype, *, max_context: int, m
 def _start(options: dict[str, Any]) -> Any:
     """`vllm.LLM(**options)`, quietly, with the process left as it was."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process: weights go over without a copy in between
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")  # an error is raised; its log is 100 KB of requests
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     if not torch.cuda.is_available():
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
