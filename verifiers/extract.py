@@ -374,7 +374,7 @@ def _whole(text: str) -> Extraction | None:
             if ("\n" not in line and " " not in line)
             else None
         )
-    if "\n" in line or len(_PLAIN_WORD.findall(line)) > 2 or (line.endswith(".") and " " in line):
+    if "\n" in line or "**" in line or len(_PLAIN_WORD.findall(line)) > 2 or (line.endswith(".") and " " in line):
         return None
     return Extraction(line, rule="whole", shorter=_shorter(line))
 
@@ -395,8 +395,8 @@ def _last(text: str) -> Extraction | None:
         numbers = list(_NUMBER.finditer(line))
         if numbers:
             clause = re.split(r"[.,;:!?]\s", line[: numbers[-1].start()])[-1]
-            if re.search(r"\b(?:not|never|cannot)\b|n't\b", clause):
-                return Extraction(None, rule="last", reason="the last number is denied")
+            if re.search(r"\b(?:not|never|cannot|or|either|maybe|perhaps)\b|n['’]t\b", clause):
+                return Extraction(None, rule="last", reason="the last number is denied or hedged")
             return Extraction(numbers[-1].group(), rule="last")
     return None
 

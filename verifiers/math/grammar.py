@@ -49,6 +49,7 @@ from r1zero.verifiers.math.values import Values
 
 _RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "~", "in"}
 _SETS = {"union", "inter", "minus"}
+_SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _DEGREE_WORDS = {"degree", "degrees", "deg", "degs"}
 _PERCENT_WORDS = {"percent", "pct", "percentage", "per cent", "percents", "percentage points", "percentage point"}
 
@@ -209,6 +210,10 @@ class Parser(Values):
             else:
                 break
             self.at += 1
+        if parts and parts[0].lower() in _SCALES:
+            value = Mul((value, number(_SCALES[parts.pop(0).lower()])))
+            if not parts:
+                return value
         unit = " ".join(parts).strip(" .,")
         lower = unit.lower()
         if lower in _DEGREE_WORDS:

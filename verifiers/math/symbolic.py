@@ -4,7 +4,7 @@
 2. `exact`: both are rational numbers. Decides.
 3. `rational`: both are rational functions of their names, pi, e and i: residues at two random points of two primes of
    61 bits. Differing residues prove them different; equal ones leave odds below degree^2 / 2^121.
-4. `numeric`: everything else, at random points: one point where they differ refutes, agreement to 30 digits at eight
+4. `numeric`: everything else, at random points: one point where they differ refutes, agreement to 30 digits at twelve
    points (for closed numbers: to 250 digits and more) counts as an identity.
 Random points are drawn from a hash of the two expressions, so a verdict repeats and nobody can write for the points.
 """
@@ -40,9 +40,9 @@ from r1zero.verifiers.math.numeric import NotRealError, OpaqueError, atoms, cont
 
 _WHOLE_NAMES = frozenset(Sym(name) for name in "nmkljNMKLpqrdst")
 """Names that stand for whole numbers where a floor, a ceiling or (-1)^n shows that whole numbers are meant."""
-_POINTS = 8
+_POINTS = 12
 _DIGITS = 40
-_AGREE = 30
+_ZERO_DIGITS = 30
 _CLOSED_DIGITS = 260
 _CLOSED_AGREE = 250
 
@@ -113,53 +113,58 @@ def _numeric(left: Node, right: Node) -> bool:
     if any(_discrete(node) for node in (left, right)):
         whole = names
     for real in (True, False):
-        agreed = refused = 0
-        for trial in range(4 * _POINTS):
+        agreed, refusal = 0, None
+        for trial in range(3 * _POINTS):
             point = _point(names, whole, rng, trial, real)
             try:
                 if not _agree_at(left, right, point, real):
                     return False
             except (NotRealError, UndefinedError):
                 continue
-            except OverLimitError:
-                refused += 1
-                if refused > _POINTS:
-                    raise
+            except OverLimitError as error:
+                refusal = error
                 continue
             agreed += 1
             if agreed >= _POINTS:
                 return True
         if agreed >= 3:
             return True
+        if refusal is not None:
+            raise refusal
     raise UndefinedError("no point where both have a value")
 
 
 def _point(names: list[Node], whole: Sequence[Node], rng: random.Random, trial: int, real: bool) -> dict[Node, Any]:
-    """A random point: positive, of any sign, or large and positive, in turn; whole numbers where they are meant."""
+    """A random point: all positive, all negative, of any sign, or far out, in turn; whole numbers where they are meant.
+
+    Each kind comes up, so that |x| and x, or |x - 30| and 30 - x, never pass for one another by luck.
+    """
     ctx = context(_DIGITS)
     point: dict[Node, Any] = {}
     for name in names:
         if name in whole:
             point[name] = ctx.mpf(rng.randrange(1, 12 if trial < _POINTS else 40))
             continue
-        size = ctx.mpf(rng.randrange(1, 1 << 60)) / (1 << 60)
-        value = (size * 3 + 0.2, size * 6 - 3, size * 20 + 1)[trial % 3]
+        size = ctx.mpf(rng.randrange(1, 1 << 60)) / (1 << 60) * 3 + 0.2
+        sign = (1, -1, rng.choice((1, -1)), 1 if trial % 8 < 4 else -1)[trial % 4]
+        value = sign * size * (60 if trial % 4 == 3 else 1)
         point[name] = value if real else ctx.mpc(value, ctx.mpf(rng.randrange(1, 1 << 60)) / (1 << 59) - 1)
     return point
 
 
 def _agree_at(left: Node, right: Node, point: dict[Node, Any], real: bool) -> bool:
-    ctx = context(_DIGITS)
-    first, second = evaluate(left, point, ctx, real), evaluate(right, point, ctx, real)
-    distance = _distance(ctx, first, second)
-    if distance > ctx.mpf(10) ** -8:
-        return False
-    if distance < ctx.mpf(10) ** -_AGREE:
-        return True
-    # In between: digits lost in a cancellation, or a true small difference. More digits tell.
-    ctx = context(3 * _DIGITS)
-    first, second = evaluate(left, point, ctx, real), evaluate(right, point, ctx, real)
-    return bool(_distance(ctx, first, second) < ctx.mpf(10) ** -(2 * _AGREE))
+    distances = []
+    # Digits may be lost in a cancellation (cosh^2 - sinh^2 far out), or hide a true small difference: more digits tell.
+    for digits in (_DIGITS, 10 * _DIGITS):
+        ctx = context(digits)
+        first, second = evaluate(left, point, ctx, real), evaluate(right, point, ctx, real)
+        distances.append(_distance(ctx, first, second))
+        if distances[-1] < ctx.mpf(10) ** -(digits * 3 // 4):
+            return True
+        largest = max(abs(value) for value in point.values())
+        if distances[-1] > ctx.mpf(10) ** -8 and largest < 4:
+            return False
+    return False
 
 
 def _distance(ctx: Any, first: Any, second: Any) -> Any:
@@ -261,7 +266,7 @@ def sign_of(node: Node) -> int | None:
         real = evaluate(node, {}, ctx, True)
     except (NotRealError, UndefinedError, OpaqueError):
         return None
-    return 0 if abs(real) < ctx.mpf(10) ** -_AGREE else 1 if real > 0 else -1
+    return 0 if abs(real) < ctx.mpf(10) ** -_ZERO_DIGITS else 1 if real > 0 else -1
 
 
 def has_names(node: Node) -> bool:

@@ -77,7 +77,9 @@ _TOKEN = re.compile(r"[a-z€£¥₹$.]+|\^\s*\{?\s*(-?\d+)\s*\}?|[/*·()]|\d+")
 # A text with one of these is a sentence or a hedge, never a unit.
 NOT_A_UNIT = re.compile(
     r"\b(or|and|not|to|either|neither|nor|if|else|any|other|no|none|except|but|between|than|maybe|approximately|about|"
-    r"is|are|was|be|because|since|where|when|for|all|with|as|answer|least|most|more|less|import|lambda)\b|[-=<>!?_\"']"
+    r"is|are|was|be|because|since|where|when|for|all|with|as|answer|least|most|more|less|import|lambda|wrong|incorrect|false|invalid|possibly|perhaps|probably|unlikely|"
+    r"approx|roughly|guess|unsure|minus|plus|times|half|twice|double|triple|dozen|base|binary|hex|octal|modulo|unless|"
+    r"choose|factorial|negative|positive|inverse|root)\b|[-=<>!?_\"']"
 )
 
 

@@ -19,19 +19,18 @@ NAMED_SETS: dict[str, Node] = {
     "empty set": EMPTY,
 }
 _PUNCTUATION = re.compile(r"[.,;:!?\"'()\[\]{}$*_`]+")
+_OPERATOR = re.compile(r"([=+<>/])")
 _SYNONYMS = {
     "dne": "does not exist",
     "doesn t exist": "does not exist",
     "doesnt exist": "does not exist",
     "infinite": "infinitely many",
     "infinite solution": "infinitely many solution",
-    "no real solution": "no real solution",
-    "correct": "correct",
 }
 
 
 def words_of(text: str) -> str:
     """Text as it is compared: lower case, no punctuation, no article, no plural s."""
-    words = _PUNCTUATION.sub(" ", text.lower()).split()
+    words = _PUNCTUATION.sub(" ", _OPERATOR.sub(r" \1 ", text.lower())).split()
     plain = " ".join(units.singular(word) for word in words if word not in ("a", "an", "the"))
     return _SYNONYMS.get(plain, plain)

@@ -1,0 +1,148 @@
+"""Which part of a completion is taken for its answer."""
+
+import pytest
+
+from r1zero.errors import UserError
+from r1zero.verifiers.extract import extract, visible
+
+
+def taken(text: str) -> str | None:
+    return extract(text).text
+
+
+def test_the_last_complete_box_wins() -> None:
+    assert taken(r"First \boxed{5}. No: \boxed{7}.") == "7"
+
+
+def test_braces_inside_a_box_are_balanced_and_escaped_ones_do_not_count() -> None:
+    assert taken(r"\boxed{\frac{1}{2}}") == r"\frac{1}{2}"
+    assert taken(r"\boxed{\{1, 2\}}") == r"\{1, 2\}"
+
+
+def test_a_box_left_open_at_the_end_never_lets_an_earlier_one_win() -> None:
+    found = extract(r"\boxed{8} \boxed{5")
+    assert found.text is None
+    assert found.reason == "the last box is left open"
+
+
+def test_an_empty_last_box_is_no_answer() -> None:
+    assert taken(r"\boxed{8} and \boxed{ }") is None
+
+
+def test_boxes_joined_on_one_line_are_a_list() -> None:
+    assert taken(r"$\boxed{2}$ and $\boxed{3}$") == "2, 3"
+    assert taken(r"\boxed{1}, or \boxed{2}, or \boxed{3}.") == "1, 2, 3"
+    assert taken("\\boxed{2}\n\\boxed{3}") == "3"
+
+
+def test_a_mention_of_the_command_is_no_box() -> None:
+    assert taken(r"I get \boxed{42}. (Mark it with \boxed )") == "42"
+    assert taken(r"Hence $\boxed 7$.") == "7"
+
+
+def test_a_sign_before_a_box_and_a_percent_after_it_belong_to_it() -> None:
+    assert taken(r"x = -\boxed{5}") == "-(5)"
+    assert taken(r"$\boxed{28}\%$") == r"28\%"
+
+
+def test_text_inside_think_never_counts() -> None:
+    assert taken(r"<think>\boxed{41}</think> The answer is 42.") == "42"
+    assert taken(r"thought before a prefilled tag \boxed{41}</think> <answer>42</answer>") == "42"
+
+
+def test_an_open_think_block_is_no_answer() -> None:
+    assert visible("<think>a</think>b<think>c") is None
+    assert extract(r"<think>\boxed{42}").reason == "a think block is left open"
+
+
+def test_a_comment_is_not_shown_to_the_reader_and_does_not_count() -> None:
+    assert taken(r"\boxed{36}<!-- \boxed{42} -->") == "36"
+
+
+def test_answer_tags_that_disagree_are_no_answer() -> None:
+    assert taken("<answer>12</answer><answer>13</answer>") is None
+    assert taken("<answer>12</answer> again <answer>12</answer>") == "12"
+    assert taken("<answer>12</answer> <answer>13") is None
+
+
+def test_an_answer_tag_may_hold_a_sentence() -> None:
+    assert taken(r"<answer>The answer is \(\frac12\).</answer>") == r"\frac12"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("2+40=42\n#### 42", "42"),
+        ("#### 10\nMore.\n#### 20", "20"),
+        ("The answer is 72, overall, which they earn.", "72"),
+        ("**Answer**\n\n\\[\\frac{3}{4}\\]", r"\frac{3}{4}"),
+        ("✅ Final Answer: **73**", "73"),
+        ("# Answer\n\n585", "585"),
+        ("A: 12", "12"),
+        ("It's not A because of parity, therefore it's B", "B"),
+        ("Therefore, the answer (arabic numerals) is 27.", "27"),
+    ],
+)
+def test_marked_answers_in_prose(text: str, answer: str) -> None:
+    found = extract(text)
+    assert (found.text, found.rule) == (answer, "marker")
+
+
+def test_two_answers_in_one_line_are_no_answer() -> None:
+    assert extract("The answer is A. The answer is B.").reason == "two answers that disagree"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("So the system is solved by $(7, 6)$.", "(7, 6)"),
+        ("64 + 67 = **131**", "131"),
+        ("9 eggs at $2 each bring in 9 * 2 = $18 per day.", "$18"),
+        ("Hence Alice wins with probability 2/3.", "2/3"),
+        ("The temperature is -5 now.", "-5"),
+    ],
+)
+def test_the_last_formula_or_number_of_unmarked_prose(text: str, answer: str) -> None:
+    found = extract(text)
+    assert (found.text, found.rule) == (answer, "last")
+
+
+def test_a_number_that_is_denied_or_hedged_is_no_answer() -> None:
+    assert taken("It is surely not 24.") is None
+    assert taken("I would say 23 or 24.") is None
+
+
+def test_a_number_inside_a_word_is_none() -> None:
+    assert taken("The code is AZYUK2A and nothing else matters to us.") is None
+
+
+def test_the_rules_are_tried_in_the_order_given() -> None:
+    text = r"<answer>5</answer> \boxed{6}"
+    assert extract(text, ("boxed",)).text == "6"
+    assert extract(text, ("answer_tag", "boxed")).text == "5"
+    assert extract("no mark at all 7", ("boxed", "answer_tag")).text is None
+
+
+def test_an_unknown_rule_is_the_users_to_mend() -> None:
+    with pytest.raises(UserError, match="did you mean 'boxed'"):
+        extract("x", ("boxd",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\\boxed{" * 40_000,
+        "{" * 300_000,
+        "$" * 300_000,
+        "<answer>" * 40_000,
+        "answer is " * 30_000,
+        "<!-- " * 60_000,
+        "the answer" * 30_000 + r"\boxed{7}",
+        "1," * 150_000 + "8",
+        "**" * 150_000,
+        "(" * 200_000,
+    ],
+)
+def test_no_text_makes_the_scan_quadratic(text: str) -> None:
+    # Nothing to assert but that it ends: a quadratic scan of these takes minutes.
+    assert extract(text).text in (None, "7", "8") or len(extract(text).text or "") < 5000
