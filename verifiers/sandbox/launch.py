@@ -31,10 +31,9 @@ from r1zero.verifiers.sandbox.inside import codec, program, tester
 # A child learns its code from the channel, compiled: no file of ours is mounted, nothing is parsed again.
 _BOOT = (
     "import os,sys,marshal\n"
-    "from types import ModuleType\n"
     "fd=int(sys.argv[1]);n=int(sys.argv[2]);b=b''\n"
     "while len(b)<n:\n p=os.read(fd,n-len(b))\n if not p: os._exit(3)\n b+=p\n"
-    "for name,code in marshal.loads(b):\n m=sys.modules[name]=ModuleType(name);exec(code,m.__dict__)\n"
+    "for name,code in marshal.loads(b):\n m=sys.modules[name]=type(sys)(name);exec(code,m.__dict__)\n"
     "m.main(fd)\n"
 )
 _PYTHON_FLAGS = ("-I", "-S", "-B", "-X", "utf8")

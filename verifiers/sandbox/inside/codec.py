@@ -13,10 +13,14 @@ from __future__ import annotations
 import builtins
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
 
-Tree = Any  # None | bool | int | float | str | list[Tree] | dict[str, Tree] with one key
+TYPE_CHECKING = False  # as typing's, without importing it: that and `collections` cost a fresh interpreter 8 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
+
+    Tree: TypeAlias = Any  # None | bool | int | float | str | list[Tree] | dict[str, Tree] with one key
+
 MAX_DEPTH = 150  # nesting of a value; deeper is refused
 MAX_MESSAGE_BYTES = 16 << 20
 _BIG = 1 << 63  # integers from here on go in base 16: decimal text is quadratic, and capped by Python

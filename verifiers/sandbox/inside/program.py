@@ -11,10 +11,16 @@ import marshal
 import os
 import resource
 import sys
-from types import ModuleType
-from typing import Any
 
-from r1zero.verifiers.sandbox.inside.codec import CodecError, Tree, dumps, pack, receive, send, unpack
+from r1zero.verifiers.sandbox.inside.codec import CodecError, dumps, pack, receive, send, unpack
+
+TYPE_CHECKING = False  # see `codec`
+if TYPE_CHECKING:
+    from typing import Any
+
+    from r1zero.verifiers.sandbox.inside.codec import Tree
+
+ModuleType = type(sys)
 
 _MUTABLE = (list, dict, set, bytearray)
 

@@ -20,9 +20,12 @@ import socket
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from r1zero.verifiers.sandbox.inside.codec import MAX_MESSAGE_BYTES, Tree, pack, receive, send, unpack
+from r1zero.verifiers.sandbox.inside.codec import MAX_MESSAGE_BYTES, pack, receive, send, unpack
+
+if TYPE_CHECKING:
+    from r1zero.verifiers.sandbox.inside.codec import Tree
 
 # Imported once, here, so that the tests' own imports cost a forked child nothing. The first row is also what the tests
 # take from us when they name it without importing it: a program's own `math` would judge itself.
