@@ -33,6 +33,9 @@ def test_equal_rewards_give_exact_zeros(reward: float, scale: Any) -> None:
     assert adv.rloo_advantages(rewards)[0].tolist() == [0.0] * 7
     assert adv.group_advantages(rewards[:1], scale=scale)[0].tolist() == [0.0] * 7  # the whole batch is equal
     assert adv.flat_groups(rewards).tolist() == [True, False]
+    three = torch.tensor([[reward] * 3], dtype=torch.float64)  # the float64 mean of three 0.1 is not 0.1
+    assert adv.group_advantages(three, scale=scale)[0].tolist() == [0.0] * 3
+    assert adv.rloo_advantages(three)[0].tolist() == [0.0] * 3
 
 
 def test_without_std_the_advantage_is_the_distance_to_the_mean() -> None:
