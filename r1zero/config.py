@@ -288,6 +288,23 @@ class RunConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HealthConfig:
+    """Thresholds of the alarms a run prints; none of them changes the run."""
+
+    kl_max: float = 0.5
+    """KL to the reference, nats a token."""
+    entropy_min_share: float = 0.1
+    """Alarm when entropy falls below this share of its mean over the first steps."""
+    length_factor: float = 3.0
+    """Alarm when the mean length is so many times that of the first steps, or so many times shorter."""
+    flat_share: float = 0.95
+    """Share of groups with equal rewards."""
+    truncated_share: float = 0.5
+    error_share: float = 0.05
+    """Share of one verifier's verdicts that are `error`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LengthSwitch:
     """From a step on, another completion limit (R1-Zero: 65,536 tokens from step 8,200)."""
 
@@ -311,6 +328,7 @@ class GRPOConfig:
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
+    health: HealthConfig = field(default_factory=HealthConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from r1zero.config import DataConfig, GRPOConfig
 from r1zero.errors import UserError
 from r1zero.eval.harness import evaluate
 from r1zero.eval.result import EvalResult
+from r1zero.health import Health
 from r1zero.logprobs import require_neutral_sampling
 from r1zero.policy import Policy, add_lora, compute_dtype, load_model, load_tokenizer
 from r1zero.prompts import Template
@@ -210,7 +211,8 @@ class _Run:
         self.tracker = Tracker(grpo.accelerator, folder, config.run, first_step=start + 1)
         self.first_eval: EvalResult | None = None
         self.warned: dict[str, int] = {}
-        """The step at which each cause of a mismatch was last said."""
+        """The step at which each warning was last said."""
+        self.health = Health(config.health, folder.metrics())
 
     def go(self) -> Path:
         """Every step that is left; returns the last checkpoint."""
@@ -226,7 +228,7 @@ class _Run:
         with _stop_requests() as stop:
             for step in range(self.start + 1, run.steps + 1):
                 metrics, groups, advantages = self.grpo.step(step)
-                self._warn(step)
+                self._warn(step, metrics)
                 save = step == run.steps or step % run.checkpoint_every == 0 or stop.requested
                 every = self.config.eval.every
                 if self.inputs.held_out and (step == run.steps or (every and step % every == 0)):
@@ -293,12 +295,13 @@ class _Run:
             self.folder.save_eval(step, result.samples)
         return result
 
-    def _warn(self, step: int) -> None:
-        """Say what the mismatch guard found; the same cause again only every tenth step."""
-        for cause in self.grpo.causes:
-            if step - self.warned.get(cause.name, -10) >= 10:
-                self.warned[cause.name] = step
-                say(f"warning: engine and trainer disagree ({cause.name}): {cause.message}", style="bold yellow")
+    def _warn(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Say what the mismatch guard and the health alarms found; the same again only every tenth step."""
+        found = {f"mismatch ({c.name})": c.message for c in self.grpo.causes} | self.health.check(metrics)
+        for name, message in found.items():
+            if step - self.warned.get(name, -10) >= 10:
+                self.warned[name] = step
+                say(f"warning: {name}: {message}", style="bold yellow")
 
     def _manifest(self) -> dict[str, Any]:
         inputs = self.inputs
