@@ -51,8 +51,9 @@ def code(
     `none` (no protection, in as many words), or `package.module:factory`.
 
     The program: text in `<think>` never counts, nor does anything outside the last `<answer>` when there is one. Of
-    fenced blocks, the last that defines the entry point, else the last that is Python; an unfenced text is taken whole
-    where it parses, else from its first line of code on. A crash, an early exit or a wrong value is `wrong`; the
+    fenced blocks, the last that defines the entry point, else the last marked as Python, else the last unmarked one
+    (one block: helpers in an earlier one are not added); an unfenced text is taken whole where it parses, else from
+    its first line of code on. A crash, an early exit or a wrong value is `wrong`; the
     deadline is `timeout`; a missing sandbox or tests at fault are `error`. Two outputs are the same when their lines
     are, but for blanks at the end of lines and empty lines at the end of the text.
     What it does not stop: see `r1zero.verifiers.sandbox`.
@@ -116,11 +117,11 @@ def _tests(data: Mapping[str, Any]) -> tuple[str, tuple[InputTest, ...]]:
 _THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
 _FENCE = re.compile(
-    r"^(?P<indent>[ \t]*)(?P<fence>```+|~~~+)[ \t]*(?P<language>[\w+#.-]*)[^\n]*\n"
+    r"^(?P<indent>[ \t]*)(?P<fence>`{3,}+|~{3,}+)[ \t]*(?P<language>[\w+#.-]*)[^\n]*\n"
     r"(?P<body>.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|(?P<unclosed>\Z))",
     re.DOTALL | re.MULTILINE,
 )
-_PYTHON = {"", "python", "py", "python3", "py3", "python2", "ipython", "pycon"}
+_PYTHON = {"python", "py", "python3", "py3"}
 _FUTURE = re.compile(r"^from __future__ import [^\n]*\n", re.MULTILINE)
 _CODE_LINE = re.compile(r"^(?:def |async def |class |import |from \w[\w.]* import |@\w)", re.MULTILINE)
 
@@ -143,17 +144,17 @@ def extract_program(completion: str, entry_point: str, head: str, *, truncated: 
     truncated: the completion was cut off; a last block left open is then no program, and lets no earlier one win.
     """
     text = visible(completion)
-    blocks = [match for match in _FENCE.finditer(text) if match["language"].lower() in _PYTHON]
+    blocks = [match for match in _FENCE.finditer(text) if match["language"].lower() in _PYTHON | {""}]
     if not blocks:
-        return None if truncated and not text.strip() else _from_bare_text(text, entry_point, head)
+        return _from_bare_text(text, entry_point, head)
     if truncated and blocks[-1]["unclosed"] is not None:
         return None
     bodies = [textwrap.dedent(block["body"]) if block["indent"] else block["body"] for block in blocks]
-    bodies = [body for body in bodies if body.strip()]
-    if not bodies:
-        return None
-    chosen = next((body for body in reversed(bodies) if entry_point and _defines(body, entry_point)), bodies[-1])
-    return _complete(chosen, entry_point, head)
+    defining = [body for body in bodies if entry_point and _defines(body, entry_point)]
+    # A block without a language may be a sample of input or output: one marked as Python goes before it.
+    marked = [body for body, block in zip(bodies, blocks, strict=True) if block["language"]]
+    chosen = (defining or marked or bodies)[-1]
+    return _complete(chosen, entry_point, head) if chosen.strip() else None
 
 
 def visible(completion: str) -> str:
@@ -166,7 +167,7 @@ def visible(completion: str) -> str:
 
 def _complete(text: str, entry_point: str, head: str) -> str:
     """A whole function goes after the head as it is; a bare body becomes the body of the head's last function."""
-    if not head or _defines(text, entry_point):
+    if not head or _defines(text, entry_point) or len(text) > MAX_PROGRAM_CHARS:
         futures = "".join(_FUTURE.findall(text))  # have to stand first in a file
         return futures + head + "\n" + _FUTURE.sub("", text) if head else text
     body = text.strip("\n")
@@ -179,7 +180,7 @@ def _complete(text: str, entry_point: str, head: str) -> str:
 
 def _from_bare_text(text: str, entry_point: str, head: str) -> str | None:
     """A completion without a fence: code alone, a bare body, or code between lines of prose."""
-    if not text.strip():
+    if not text.strip() or len(text) > MAX_PROGRAM_CHARS:
         return None
     if head and not _defines(text, entry_point):
         program = _complete(_body_lines(text), entry_point, head)
@@ -190,8 +191,8 @@ def _from_bare_text(text: str, entry_point: str, head: str) -> str | None:
     if start is None:
         return None
     # Prose behind the code is no program: keep the longest run of lines that parses.
-    lines = text[start.start() :].splitlines(keepends=True)[:2000]
-    for _ in range(50):
+    lines = text[start.start() :].splitlines(keepends=True)
+    for _ in range(20):
         try:
             _parse("".join(lines))
         except SyntaxError as error:
@@ -239,8 +240,11 @@ def _parse(text: str) -> ast.Module:
 
 
 def _parses(text: str) -> bool:
+    """True when `text` compiles: parsing alone lets a `return` outside of a function pass."""
     try:
-        _parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "program", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
