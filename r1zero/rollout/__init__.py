@@ -57,6 +57,12 @@ def make_engine(
         from r1zero.rollout.vllm import VllmEngine
 
         return VllmEngine(model_path, config=config, compute_dtype=dtype, max_context=context)
+    if name == "vllm-server":
+        from r1zero.rollout.server import VllmServerEngine
+
+        return VllmServerEngine(
+            model_path, config=config, compute_dtype=dtype, max_context=context, tokenizer=tokenizer
+        )
     if name == "transformers":
         from r1zero.rollout.hf import TransformersEngine
 
@@ -67,4 +73,4 @@ def make_engine(
             max_context=context,
             max_sequences=config.max_sequences,
         )
-    raise unknown_name("engine", name, ["auto", "vllm", "transformers"])
+    raise unknown_name("engine", name, ["auto", "vllm", "vllm-server", "transformers"])

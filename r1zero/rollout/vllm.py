@@ -126,7 +126,7 @@ class VllmEngine:
         # Through reload_weights, not the model's load_weights: vLLM packs weights for its kernels after loading.
         with torch.no_grad():
             self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": named_weights(model)})
-            self._llm.apply_model(_repack_tied_head)
+            self._llm.apply_model(repack_tied_head)
         if not self._llm.reset_prefix_cache():
             raise RuntimeError("vLLM kept its prefix cache after a weight sync: requests are still running")
 
@@ -204,7 +204,7 @@ def sampling_params(sampling: Sampling, index: tuple[int, int] | None) -> Any:
     )
 
 
-def _repack_tied_head(model: nn.Module) -> None:
+def repack_tied_head(model: nn.Module) -> None:
     """Pack a tied output head again from the embedding it shares.
 
     vLLM's CPU kernels read a packed copy of the head, and its reload renews the copies of the layers whose names it was
