@@ -19,7 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from r1zero.errors import UserError
-from r1zero.eval.result import EvalResult, summarise
+from r1zero.eval.result import EvalResult, check_ids, summarise
 from r1zero.eval.samples import EvalSample
 from r1zero.records import Completion, Problem
 from r1zero.rollout.base import Engine, OnCompletion, Sampling
@@ -28,6 +28,8 @@ from r1zero.verifiers import Outcome, Verdict, VerifierPool, VerifierSpec
 
 DEFAULT_BATCH = 1024
 """Samples in one call of the engine, and so the most that a kill can cost."""
+BROKEN_AFTER = 20
+"""Verdicts of `error` in a row, from the first on, that mean the verifier is broken."""
 
 
 class EvalTemplate(Protocol):
@@ -101,6 +103,7 @@ def evaluate(
         raise UserError(f"temperature 0 gives {k} equal samples of each problem: set k to 1 or a temperature")
     if batch < 1:
         raise UserError(f"batch must be 1 or more samples, got {batch}")
+    check_ids(problems)
     began = time.perf_counter()
     prefill = template.turn_prefill(tokenizer)
     sampling = replace(sampling, stop=template.stop, stop_token_ids=template.stop_token_ids(tokenizer))
@@ -115,18 +118,21 @@ def evaluate(
 
         draw([prompts[problem.id][1] for problem, _ in todo], completed)
 
-    if isinstance(engine, StreamEngine):
-        streams = [i for i, (problem, index) in enumerate(work) if (problem.id, index) not in grading.finished]
-        settings, by_stream = replace(sampling, seed=seed), engine.generate_streams
-        sample([work[i] for i in streams], lambda ids, each: _report(by_stream(ids, settings, streams, each), each))
-    else:
-        for start in range(0, len(work), batch):
-            todo = work[start : start + batch]
-            if all((problem.id, index) in grading.finished for problem, index in todo):
-                continue
-            settings = replace(sampling, seed=batch_seed(seed, start // batch))
-            sample(todo, partial(_generate_one_each, engine, settings))
-    grading.wait()
+    try:
+        if isinstance(engine, StreamEngine):
+            streams = [i for i, (problem, index) in enumerate(work) if (problem.id, index) not in grading.finished]
+            settings, by_stream = replace(sampling, seed=seed), engine.generate_streams
+            sample([work[i] for i in streams], lambda ids, each: _report(by_stream(ids, settings, streams, each), each))
+        else:
+            for start in range(0, len(work), batch):
+                todo = work[start : start + batch]
+                if all((problem.id, index) in grading.finished for problem, index in todo):
+                    continue
+                settings = replace(sampling, seed=batch_seed(seed, start // batch))
+                sample(todo, partial(_generate_one_each, engine, settings))
+    finally:
+        # What was sampled before an engine failed or the user stopped is graded and kept too.
+        grading.wait()
     samples = [grading.finished[problem.id, index] for problem, index in work]
     return summarise(problems, samples, k, name=name, seconds=time.perf_counter() - began)
 
@@ -168,6 +174,8 @@ class _Grading:
         self._verifier = verifier
         self._on_progress = on_progress
         self._on_sample = on_sample
+        self._only_errors: int | None = 0
+        """Errors in a row since the start; None once a sample was graded."""
         self._open: dict[tuple[str, int], tuple[EvalSample, Future[Verdict] | None]] = {}
 
     def add(self, problem: Problem, index: int, prompt: str, prefill: str, completion: Completion) -> None:
@@ -202,8 +210,24 @@ class _Grading:
                 continue
             del self._open[key]
             graded = sample if future is None else sample.with_verdict(future.result())
+            self._count_errors(graded)
             self.finished[key] = graded
             if self._on_sample:
                 self._on_sample(graded)
             if self._on_progress:
                 self._on_progress(len(self.finished), self._total)
+
+    def _count_errors(self, graded: EvalSample) -> None:
+        """Stop before a night's sampling is graded by a verifier that works for nothing."""
+        if graded.failed:
+            return
+        if graded.outcome is not Outcome.ERROR:
+            self._only_errors = None
+        elif self._only_errors is not None:
+            self._only_errors += 1
+        if self._only_errors == BROKEN_AFTER:
+            name = self._verifier.name
+            raise UserError(
+                f"the verifier {name!r} failed on each of the first {BROKEN_AFTER} samples ({graded.reason}): "
+                f"try `r1zero verifiers check {name}`"
+            )

@@ -58,13 +58,18 @@ class EvalResult:
         return self.error == 0.0
 
 
+def check_ids(problems: Sequence[Problem]) -> None:
+    """Raise UserError when two problems share an id: their samples could not be told apart."""
+    twice = [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]
+    if twice:
+        raise UserError(f"two problems have the id {twice[0]!r}: give each its own")
+
+
 def by_problem(problems: Sequence[Problem], samples: Sequence[EvalSample], k: int) -> list[list[EvalSample]]:
     """Samples of each problem in index order. Raises UserError when one is missing, doubled or belongs to no problem:
     a smaller denominator is another number (PEERS know it as halved scores)."""
+    check_ids(problems)
     known = {problem.id for problem in problems}
-    if len(known) != len(problems):
-        twice = next(name for name, count in Counter(p.id for p in problems).items() if count > 1)
-        raise UserError(f"two problems have the id {twice!r}: give each its own")
     seen: dict[tuple[str, int], EvalSample] = {}
     for sample in samples:
         if sample.problem_id not in known:

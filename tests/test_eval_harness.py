@@ -125,7 +125,7 @@ def test_a_run_killed_ten_times_gives_the_samples_of_one_that_was_not(pool: Veri
     path.touch()
     kills = 0
     with path.open("a", encoding="utf-8") as file:
-        for patience in [1, 3, 7, 9, 12, 2, 14, 5, 10, 11, 100]:
+        for patience in [1, 1, 2, 2, 3, 3, 4, 5, 9, 12, 100]:
             try:
                 result = run(
                     Adder(patience=patience),
@@ -201,3 +201,10 @@ def test_no_problems_is_an_error(pool: VerifierPool) -> None:
             verifier=ANSWER,
             seed=0,
         )
+
+
+def test_a_verifier_that_fails_on_everything_stops_the_run(pool: VerifierPool) -> None:
+    seen: list[int] = []
+    with pytest.raises(UserError, match=r"failed on each of the first 20 samples.*verifiers check code"):
+        run(Adder(), pool, verifier=VerifierSpec(name="code"), on_progress=lambda done, total: seen.append(done))
+    assert len(seen) == 19  # these problems have no tests, which is an error and not a wrong answer
