@@ -16,11 +16,12 @@ from r1zero.records import Problem
 SPLITS = ("train", "test", "corpus")
 SOURCE = "tiny:arithmetic"
 MIN_TERMS, MAX_TERMS = 3, 5
-WRONG_STEP_SHARE = 0.2
+WRONG_STEP_SHARE = 0.25
 """Share of a document's steps that are wrong; what follows builds on the wrong number."""
 UNFORMATTED_SHARE = 0.35
 """Share of the documents that do not keep to <think>…</think><answer>…</answer>."""
-_TRIES_PER_PROBLEM = 200
+_EXHAUSTED_AFTER = 20_000
+"""Draws in a row that bring nothing new: the split holds no more worth looking for."""
 
 
 def split_of(terms: Sequence[int]) -> str:
@@ -43,12 +44,13 @@ def problems(split: str, size: int, seed: int) -> list[Problem]:
     """Up to `size` distinct problems of one split, the same for the same seed; fewer where the split has fewer."""
     rng = random.Random(f"{split} {seed}")
     found: dict[str, Problem] = {}
-    for _ in range(_TRIES_PER_PROBLEM * size):
-        if len(found) == size:
-            break
+    fruitless = 0
+    while len(found) < size and fruitless < _EXHAUSTED_AFTER:
         terms = _draw_terms(rng)
         question = question_of(terms)
+        fruitless += 1
         if split_of(terms) == split and question not in found:
+            fruitless = 0
             found[question] = Problem(
                 id=question,
                 prompt=question,
