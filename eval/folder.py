@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,6 +26,7 @@ class EvalFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = RunFolder(path.parent, path.name)
+        self._new = False
 
     def open(self, manifest: Manifest) -> None:
         """Take the folder for a run of `manifest`, new or to be resumed.
@@ -33,6 +35,7 @@ class EvalFolder:
         """
         self._lock.open()
         known = self.path / "manifest.json"
+        self._new = not known.exists()
         manifest = _json_like(manifest)
         if known.exists():
             changed = [d for d in differences(read_json(known), manifest) if not d[0].startswith(_FREE)]
@@ -47,6 +50,15 @@ class EvalFolder:
             write_atomically(known, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
+        """Free the folder. A new one in which not one sample was written (the engine did not start) goes, but for what
+        it held before us."""
+        if self._new and not any(path.stat().st_size for path in self.path.glob("*/samples.jsonl")):
+            ours = [self.path / "manifest.json", self.path / ".lock"]
+            for path in [*ours, *self.path.glob("*/samples.jsonl"), *self.path.glob("*/problems.jsonl")]:
+                path.unlink(missing_ok=True)
+            for folder in [*(path for path in self.path.iterdir() if path.is_dir()), self.path]:
+                with suppress(OSError):  # not empty: not ours
+                    folder.rmdir()
         self._lock.close()
 
     def start(self, name: str, problems: Sequence[Problem]) -> list[EvalSample]:

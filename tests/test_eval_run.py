@@ -194,13 +194,21 @@ def test_the_best_template_is_found_by_trying_and_all_are_reported(settings: Eva
     ],
 )
 def test_mistakes_are_one_line_that_says_what_to_do(
-    arguments: list[str], message: str, model: str, data: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    model: str,
+    data: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     given = [a.replace("MODEL", model).replace("DATA", data) for a in arguments]
     assert main(["eval", *given]) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("r1zero: ")
     assert message in error
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []  # nothing half-written
 
 
 def test_the_commands_print_tables(model: str, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
