@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from tests.tiny_models import save_model, tiny_llama
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 pytestmark = pytest.mark.slow
@@ -83,15 +85,19 @@ def test_a_recipe_can_set_its_options_and_a_typo_is_named(environment: Environme
 
 
 def test_three_steps_of_training_use_it(environment: Environment) -> None:
+    model = environment.folder / "model"
+    save_model(model, tiny_llama())
     recipe = environment.folder / "palindrome.yaml"
     recipe.write_text(
-        textwrap.dedent("""
+        textwrap.dedent(f"""
         extends: tiny-cpu
-        engine: {name: transformers}
-        reward: {terms: [{verifier: palindrome, options: {ignore_case: true}}, {verifier: answer_tags, weight: 0.2}]}
-        algorithm: {group_size: 4, prompts_per_step: 4}
-        eval: {data: {source: ""}}
-        run: {name: palindrome, steps: 3, trackers: []}
+        model: {{path: "{model}"}}
+        engine: {{name: transformers}}
+        reward: {{terms: [{{verifier: palindrome, options: {{ignore_case: true}}}}, {{verifier: answer_tags}}]}}
+        algorithm: {{group_size: 4, prompts_per_step: 4}}
+        eval: {{data: {{source: ""}}}}
+        sampling: {{max_tokens: 16}}
+        run: {{name: palindrome, steps: 3, trackers: [], threads: 1}}
         """)
     )
     trained = environment.r1zero("train", str(recipe), seconds=600)
