@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from r1zero.verifiers import extract
+from r1zero.verifiers.math import cost
 from r1zero.verifiers.math.choices import chosen_letters, gold_letters
 from r1zero.verifiers.math.compare import compare
 from r1zero.verifiers.math.nodes import Group, Node, OverLimitError, Seq, Text, UnreadableError, show
@@ -137,7 +138,8 @@ def _judge(found: extract.Extraction, answer: str) -> Verdict:
                 return Verdict(Outcome.CORRECT, reason=f"identical but for spacing {by}", extracted=pred)
             reason = f"the gold answer cannot be read: {gold.trouble}"
             return Verdict(Outcome.ERROR, reason=reason, extracted=_clip(pred))
-        result, reference, tree = _compare_readings(gold.tree, gold, tree, pred)
+        with cost.budget():
+            result, reference, tree = _compare_readings(gold.tree, gold, tree, pred)
         return _verdict(result.equal, result.stage, show(tree), show(reference), found, pred)
     except (OverLimitError, RecursionError) as error:
         why = str(error) if isinstance(error, OverLimitError) else "nested too deep"

@@ -7,6 +7,9 @@ product, by logarithms. What is over a bound raises `OverLimitError`: the verdic
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 
 from r1zero.verifiers.math.nodes import OverLimitError
@@ -21,8 +24,8 @@ MAX_DIGITS = 4000
 """Digits of one written number (Python refuses to read more than 4,300)."""
 MAX_BITS = 1 << 17
 """Bits of an exact number: 2024^4046 has 44,427 and 2024! has 19,279."""
-MAX_TEN_EXPONENT = 20000
-"""Exponent of an e-notation."""
+MAX_TEN_EXPONENT = 4000
+"""Digits of a number in e-notation, written out."""
 MAX_MODULAR_EXPONENT_BITS = 2048
 MAX_FACTORIAL = 5000
 MAX_MATRIX_CELLS = 400
@@ -33,6 +36,8 @@ MAX_COMPARED_ITEMS = 100
 MAX_SUM_TERMS = 1000
 MAX_ALTERNATIVES = 64
 """Values that the plus-minus signs of one answer may stand for."""
+MAX_STEPS = 30_000
+"""Nodes evaluated for one verdict, at 40 digits or 2,000 bits; more digits and bits count more. About 0.2 s."""
 MAX_NUMERIC_LOG2 = 1 << 22
 """|log2| of a number in floating point of any precision."""
 
@@ -53,6 +58,29 @@ def check_text(text: str) -> None:
             raise OverLimitError(f"more than {MAX_NESTING} brackets inside one another")
 
 
+_spent = threading.local()
+
+
+@contextmanager
+def budget(steps: int = MAX_STEPS) -> Iterator[None]:
+    """What `spend` may spend inside, in this thread: one verdict's work, however its parts multiply (nested sums)."""
+    before = getattr(_spent, "left", None)
+    _spent.left = steps
+    try:
+        yield
+    finally:
+        _spent.left = before
+
+
+def spend(steps: int = 1) -> None:
+    """Count work off the budget, if there is one. Raises OverLimitError when it is used up."""
+    left = getattr(_spent, "left", None)
+    if left is not None:
+        _spent.left = left - steps
+        if left < steps:
+            raise OverLimitError("more work than one verdict may take")
+
+
 def power_bits(base: Fraction, exponent: int) -> float:
     """Bits of base**exponent, from logarithms alone."""
     if abs(base) in (0, 1):
@@ -66,4 +94,5 @@ def checked_power(base: Fraction, exponent: int) -> Fraction:
         if abs(base) in (0, 1):
             return base if exponent % 2 else base * base
         raise OverLimitError("a power of more than 2^17 bits")
+    spend(int(power_bits(base, exponent)) // 2000)
     return base**exponent

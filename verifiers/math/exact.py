@@ -24,6 +24,7 @@ from r1zero.verifiers.math.nodes import (
     Pow,
     Sym,
     UndefinedError,
+    bits,
     substitute,
 )
 
@@ -33,6 +34,7 @@ PRIMES = (2305843009213693921, 2305843009213693693)
 
 def exact(node: Node) -> Fraction | None:
     """The value of a closed rational expression; None when it is not one. Raises OverLimitError and UndefinedError."""
+    cost.spend()
     match node:
         case Num(value):
             return value
@@ -43,6 +45,7 @@ def exact(node: Node) -> Fraction | None:
                 if part is None:
                     return None
                 total += part
+                cost.spend(bits(total) // 2000)
             return total
         case Mul(factors):
             product = Fraction(1)
@@ -51,6 +54,7 @@ def exact(node: Node) -> Fraction | None:
                 if part is None:
                     return None
                 product *= part
+                cost.spend(bits(product) // 2000)
                 if product.numerator.bit_length() + product.denominator.bit_length() > 2 * cost.MAX_BITS:
                     raise OverLimitError("a product of more than 2^18 bits")
             return product
@@ -160,6 +164,7 @@ def _exact_range(name: str, args: tuple[Node, ...]) -> Fraction | None:
         if value is None:
             return None
         total = total + value if name == "sum" else total * value
+        cost.spend(bits(total) // 2000)
         if total.numerator.bit_length() > cost.MAX_BITS:
             raise OverLimitError("a sum of more than 2^17 bits")
     return total
@@ -184,6 +189,7 @@ def residue(node: Node, point: Mapping[Node, int], prime: int) -> int | None:
 
     Symbols, pi and e are independent unknowns; i is a square root of -1.
     """
+    cost.spend()
     match node:
         case Num(value):
             bottom = value.denominator % prime

@@ -275,6 +275,29 @@ def substitute(node: Node, values: dict[Node, Node]) -> Node:
     return rebuild(node, tuple(substitute(part, values) for part in parts)) if parts else node
 
 
+def order(node: Node) -> str:
+    """A text that equal trees share and different ones do not: to sort by, and to seed from. Any size of number."""
+    match node:
+        case Num(value):
+            return f"{value.numerator:x}/{value.denominator:x}"  # hexadecimal: linear in the digits
+        case Sym(name) | Const(name) | Text(name):
+            return f"{type(node).__name__}:{name}"
+        case BaseN(digits, base):
+            return f"{digits}_{base}"
+    match node:
+        case Call(label, _) | Seq(_, label) | SetOp(label, _, _) | Quantity(_, label) | Colon(_, label):
+            pass
+        case Group(left, _, right):
+            label = left + right
+        case Relation(_, ops):
+            label = " ".join(ops)
+        case Matrix(rows):
+            label = str(len(rows))
+        case _:
+            label = ""
+    return f"{type(node).__name__}:{label}({','.join(order(child) for child in children(node))})"
+
+
 def canonical(node: Node) -> Node:
     """The same value with order and notation taken out: sums and products flat, sorted, their numbers folded.
 
@@ -307,7 +330,7 @@ def _sum(terms: list[Node]) -> Node:
                 rest.append(part)
     if constant or not rest:
         rest.append(Num(constant))
-    return rest[0] if len(rest) == 1 else Add(tuple(sorted(rest, key=repr)))
+    return rest[0] if len(rest) == 1 else Add(tuple(sorted(rest, key=order)))
 
 
 def _product(factors: list[Node]) -> Node:
@@ -321,7 +344,7 @@ def _product(factors: list[Node]) -> Node:
     # A zero stays beside what it multiplies: 0 * (1/0) has no value and must not become 0.
     if constant != 1 or not rest:
         rest.append(Num(constant))
-    return rest[0] if len(rest) == 1 else Mul(tuple(sorted(rest, key=repr)))
+    return rest[0] if len(rest) == 1 else Mul(tuple(sorted(rest, key=order)))
 
 
 def _power(base: Node, exponent: Node) -> Node:

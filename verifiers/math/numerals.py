@@ -13,7 +13,7 @@ def read_number(text: str) -> Num:
     """A numeral: exact for a whole number; a decimal keeps the places and digits it is written with."""
     mantissa, _, ten = text.lower().partition("e")
     exponent = int(ten or 0)
-    if abs(exponent) > cost.MAX_TEN_EXPONENT:
+    if abs(exponent) + len(mantissa) > cost.MAX_TEN_EXPONENT:
         raise OverLimitError("an exponent of ten over the limit")
     whole, point, rest = mantissa.partition(".")
     value = Fraction(int((whole + rest) or "0"), 10 ** len(rest)) * Fraction(10) ** exponent

@@ -85,6 +85,7 @@ def evaluate(node: Node, point: Mapping[Node, Any], ctx: Any, real: bool) -> Any
     real: raise NotRealError as soon as a value leaves the reals; odd roots of negative numbers are then negative.
     Otherwise principal branches. Raises UndefinedError, OpaqueError, OverLimitError.
     """
+    cost.spend(1 + ctx.dps // 80)
     match node:
         case Num(value):
             return ctx.mpf(value.numerator) / value.denominator

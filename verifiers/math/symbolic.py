@@ -34,6 +34,7 @@ from r1zero.verifiers.math.nodes import (
     children,
     contains,
     number,
+    order,
     substitute,
 )
 from r1zero.verifiers.math.numeric import NotRealError, OpaqueError, atoms, context, evaluate
@@ -81,12 +82,12 @@ def same_value(left: Node, right: Node) -> Result:
 
 
 def _seed(left: Node, right: Node) -> random.Random:
-    digest = hashlib.blake2b(f"{left!r}|{right!r}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{order(left)}|{order(right)}".encode(), digest_size=8).digest()
     return random.Random(int.from_bytes(digest, "big"))
 
 
 def _rational(left: Node, right: Node) -> bool | None:
-    names = sorted(atoms(left) | atoms(right), key=repr)
+    names = sorted(atoms(left) | atoms(right), key=order)
     rng = _seed(left, right)
     for prime in PRIMES:
         point: dict[Node, int] = {name: rng.randrange(1, prime) for name in [*names, PI, Const("e")]}
@@ -103,7 +104,7 @@ def _rational(left: Node, right: Node) -> bool | None:
 
 
 def _numeric(left: Node, right: Node) -> bool:
-    names = sorted(atoms(left) | atoms(right), key=repr)
+    names = sorted(atoms(left) | atoms(right), key=order)
     if not names:
         return _closed(left, right)
     rng = _seed(left, right)
@@ -238,7 +239,7 @@ def proportional(left: Node, right: Node) -> Node | None:
 
     c comes from one point; that it holds everywhere is `same_value`'s to say.
     """
-    names = sorted(atoms(left) | atoms(right), key=repr)
+    names = sorted(atoms(left) | atoms(right), key=order)
     rng = _seed(left, right)
     for _ in range(6):
         point: dict[Node, Node] = {name: number(Fraction(rng.randrange(2, 60), rng.randrange(1, 7))) for name in names}
