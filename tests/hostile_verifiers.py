@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import itertools
 import os
 import subprocess
 import sys
@@ -24,8 +26,8 @@ def hostile(completion: str) -> Verdict:
             while True:
                 pass
         case "spin_in_c":
-            # Holds the interpreter lock in one C call for hours: no signal handler and no thread would run.
-            ctypes.PyDLL(None).usleep(4_000_000_000)
+            # One C call without end that holds the interpreter lock: no signal handler and no thread gets to run.
+            collections.deque(itertools.repeat(0), maxlen=0)
         case "power":
             _ = 7 ** (7**10)
         case "recurse":
