@@ -7,6 +7,13 @@ programs for a stdin/stdout test. `SECRET`, `OUTSIDE`, `HOME` and `PORT` are fil
 
 from __future__ import annotations
 
+
+def fill(source: str, *, secret: str, outside: str, home: str, port: int) -> str:
+    """`source` with its targets filled in: a file to read, a path to write to, a home folder, an open local port."""
+    source = source.replace("SECRET", secret).replace("OUTSIDE", outside)
+    return source.replace("'HOME'", repr(home)).replace("PORT", str(port))
+
+
 TESTS = "assert square(3) == 9\nassert square(-4) == 16\n"
 
 _WRONG = "\ndef square(x):\n    return None\n"

@@ -167,6 +167,8 @@ def test_a_wrong_value_names_the_test_and_both_sides() -> None:
     ("program", "reason"),
     [
         ("def add(a, b) return", "SyntaxError"),
+        ("def add(a, b):\n    return '\ud800'", "UnicodeEncodeError"),
+        ("def add(a, b):\n    return '\0'", "null bytes"),
         ("raise ValueError('early')", "early (program line 1)"),
         ("import sys\nsys.exit(0)", "SystemExit"),
         ("import numpy_of_nowhere", "ModuleNotFoundError"),

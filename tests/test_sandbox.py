@@ -23,7 +23,7 @@ from r1zero.verifiers.sandbox import InputTest, Job, Report, Status, get_sandbox
 from r1zero.verifiers.sandbox.base import Sandbox
 from r1zero.verifiers.sandbox.launch import Bubblewrap
 from r1zero.verifiers.sandbox.local import LocalSandbox
-from tests.attack_programs import BREACHES, FORGERIES, HOGS, SCRIPT_INPUT, SCRIPT_OUTPUT, SCRIPTS, TESTS
+from tests.attack_programs import BREACHES, FORGERIES, HOGS, SCRIPT_INPUT, SCRIPT_OUTPUT, SCRIPTS, TESTS, fill
 
 PROBLEM = sandbox_status()
 needs_namespaces = pytest.mark.skipif(PROBLEM is not None, reason=PROBLEM or "")
@@ -167,8 +167,18 @@ def test_faults_of_the_tests_are_not_the_programs(sandbox: Sandbox) -> None:
     handle = run(sandbox, "def square(x): return 1", "class T: pass\nassert square(T()) == 1")
     assert handle.status is Status.BAD_TESTS
     assert "type T" in handle.reason
+
+
+@needs_namespaces
+def test_a_program_cannot_choose_an_error_over_being_wrong(sandbox: Sandbox) -> None:
+    """A recipe may drop what is `error`: a program that could bring it about would never be wrong."""
+    named = "class UnsendableError(Exception): pass\ndef square(x): raise UnsendableError('an argument of type T')"
+    for tests in (TESTS, "x = square(3)\nassert x == 9"):
+        report = run(sandbox, named, tests)
+        assert report.status is Status.RAN
+        assert not report.all_passed
     died = run(sandbox, "def square(x): return 1", "import os\nsquare(1)\nos._exit(3)")
-    assert died.status is Status.BAD_TESTS
+    assert (died.status, died.all_passed, died.reason) == (Status.RAN, False, "the tests' process died")
 
 
 @needs_namespaces
@@ -226,9 +236,7 @@ class Host:
         self.port = self.server.getsockname()[1]
 
     def fill(self, source: str) -> str:
-        home = str(Path.home())
-        source = source.replace("SECRET", str(self.secret)).replace("OUTSIDE", str(self.outside))
-        return source.replace("'HOME'", repr(home)).replace("PORT", str(self.port))
+        return fill(source, secret=str(self.secret), outside=str(self.outside), home=str(Path.home()), port=self.port)
 
 
 @pytest.fixture

@@ -159,7 +159,8 @@ class Bubblewrap:
 
 
 class Unprotected:
-    """No isolation: rlimits and a process group only. A program can read, write and send whatever its user can."""
+    """No isolation: rlimits and a process group only. A program can read, write and send whatever its user can, can
+    start processes that leave the group and live on, and outlives a caller that is killed in the middle."""
 
     def command(self, python_args: list[str], limits: Limits, fds: Mapping[str, int]) -> list[str]:
         return [_outside_python(), *python_args]

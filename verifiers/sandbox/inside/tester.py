@@ -60,8 +60,10 @@ def main(control_fd: int) -> None:
             _child(control_fd, descriptors[0], job)
         os.close(descriptors[0])
         _, status = os.waitpid(child, 0)
-        if status:  # killed by its limits: it has sent nothing
-            send(control_fd, json.dumps({"status": "tests", "reason": "the tests' process was killed"}).encode())
+        if status:
+            # Out of memory, most likely on a value of the program's: it has sent nothing. Not called a fault of ours,
+            # or a program could choose an `error`, which a recipe may drop, over being wrong.
+            send(control_fd, json.dumps({"status": "ran", "reason": "the tests' process died"}).encode())
 
 
 def _child(control_fd: int, channel: int, job_bytes: bytes) -> NoReturn:
@@ -110,6 +112,8 @@ def run_tests(channel: int, job: dict[str, Any]) -> dict[str, Any]:
         pass
     except BaseException as error:  # noqa: BLE001  any way out of the tests but their end is a failure
         recorder.uncaught = _describe(error)
+        if isinstance(error, UnsendableError):
+            recorder.ours = str(error)
     recorder.finish(program.calls)
     if recorder.ours:
         return report | {"status": "tests", "reason": recorder.ours}
@@ -166,8 +170,6 @@ class Recorder:
             self.tests.append(
                 {"test": "the tests' script", "passed": int(not failed), "failed": int(failed), "reason": self.uncaught}
             )
-        if self.uncaught.startswith("UnsendableError"):
-            self.ours = self.ours or self.uncaught
 
 
 class _Instrument(ast.NodeTransformer):
