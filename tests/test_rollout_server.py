@@ -58,7 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
         )
     url = f"http://localhost:{port}"
     try:
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 500
         while True:
             assert process.poll() is None, (root / "log").read_text()[-3000:]
             assert time.monotonic() < deadline, (root / "log").read_text()[-3000:]

@@ -17,6 +17,7 @@ from r1zero.records import Completion
 from r1zero.rollout import Sampling, make_engine
 from r1zero.rollout.hf import TransformersEngine
 from r1zero.rollout.mismatch import MismatchGuard, Scored, logits_alone
+from r1zero.rollout.process import memory_policy
 from tests.tiny_models import CHAT_EOS, EOS, char_tokenizer, save_model, tiny_llama
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
@@ -35,6 +36,7 @@ class State:
 
     def __init__(self) -> None:
         self.affinity = os.sched_getaffinity(0)
+        self.memory_policy = memory_policy()
         self.threads = torch.get_num_threads()
         self.set_num_threads = torch.set_num_threads
         self.draws = (random.random(), float(np.random.rand()), torch.rand(1).item())
@@ -89,7 +91,7 @@ def scored_by_trainer(model: Any, groups: list[tuple[Completion, ...]], temperat
     return rows
 
 
-def test_the_start_leaves_threads_affinity_and_random_state_alone(started: tuple[Any, State, State]) -> None:
+def test_the_start_leaves_threads_memory_and_random_state_alone(started: tuple[Any, State, State]) -> None:
     _, before, after = started
     assert vars(before) == vars(after)
 
@@ -244,8 +246,14 @@ def test_sleep_and_wake_change_nothing_on_a_cpu(engine: Any) -> None:
 def test_bfloat16_untied_with_biases_follows_a_sync_after_a_restart(
     started: tuple[Any, State, State], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Last in this file: it ends the module's engine. bfloat16 takes vLLM's other packed kernels, biases theirs."""
+    """Last in this file: it ends the module's engine. bfloat16 takes vLLM's other packed kernels, biases theirs.
+
+    And a process group that the trainer had before must outlive the engine.
+    """
     started[0].close()
+    assert not torch.distributed.is_initialized()  # vLLM's own is gone
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     model = tiny_llama(tied=False, bias=True).to(torch.bfloat16)
     folder = save_model(tmp_path_factory.mktemp("untied"), model)
     config = EngineConfig(name="vllm", max_sequences=64)
@@ -261,3 +269,6 @@ def test_bfloat16_untied_with_biases_follows_a_sync_after_a_restart(
             assert causes == []
     finally:
         second.close()
+        kept = torch.distributed.is_initialized()
+        torch.distributed.destroy_process_group()
+    assert kept

