@@ -120,6 +120,29 @@ def test_a_fork_server_that_died_is_started_again_and_costs_a_worker_one_verdict
     assert ask(pool, "ok").correct
 
 
+def test_a_module_whose_import_hangs_or_exits_costs_its_own_verdicts_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+import os, sys, time
+from r1zero.verifiers import Outcome, Verdict
+if os.environ["OWNER"] != str(os.getpid()):
+    FAULT
+def f(completion: str) -> Verdict:
+    return Verdict(Outcome.CORRECT)
+"""
+    for name, fault in (("hanging_module", "time.sleep(600)"), ("exiting_module", "sys.exit(3)")):
+        (tmp_path / f"{name}.py").write_text(source.replace("FAULT", fault))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("OWNER", str(os.getpid()))
+    monkeypatch.setattr("r1zero.verifiers.pool.SERVER_SECONDS", 5.0)
+    with VerifierPool(workers=1, deadline_seconds=0.5) as pool:
+        for name in ("hanging_module", "exiting_module"):
+            verdicts = pool.verify([(VerifierSpec(name=f"{name}:f"), Sample(completion=""))] * 2)
+            assert {verdict.outcome for verdict in verdicts} <= {Outcome.ERROR, Outcome.TIMEOUT}
+            assert ask(pool, "ok").correct
+
+
 def test_time_in_the_queue_does_not_count_against_the_deadline(pool: VerifierPool) -> None:
     futures = [pool.submit(HOSTILE, Sample(completion="sleep 0.2")) for _ in range(6)]  # the last waits 1 s
     assert [future.result(timeout=30).outcome for future in futures] == [Outcome.CORRECT] * 6

@@ -36,6 +36,8 @@ from r1zero.verifiers.worker import MAX_MESSAGE_BYTES, Task, decode, describe_ex
 
 DEFAULT_DEADLINE_SECONDS = 5.0
 DEFAULT_MEMORY_BYTES = 2 << 30
+SERVER_SECONDS = 120.0
+"""How long the fork server may take to start, or to import a verifier's module."""
 # One thread for each numeric library, whose pools of threads do not survive a fork, and no GPU for a verifier.
 _WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | {
     "CUDA_VISIBLE_DEVICES": ""
@@ -62,6 +64,7 @@ class _ForkServer:
 
     def _start(self) -> None:
         self._control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.settimeout(SERVER_SECONDS)
         code = (
             f"import sys; sys.path[:] = {sys.path!r}; from r1zero.verifiers.worker import serve_forks; "
             f"serve_forks({far.fileno()}, {self._memory_bytes})"
@@ -79,8 +82,14 @@ class _ForkServer:
             )
 
     def _ask(self, request: dict[str, Any], fds: tuple[int, ...] = ()) -> dict[str, Any]:
-        socket.send_fds(self._control, [json.dumps(request).encode()], fds)
-        message = self._control.recv(MAX_MESSAGE_BYTES)
+        """The server's reply. Raises OSError when it died or does not answer; it is dead in either case then, since an
+        answer that comes late would be taken for another's."""
+        try:
+            socket.send_fds(self._control, [json.dumps(request).encode()], fds)
+            message = self._control.recv(MAX_MESSAGE_BYTES)
+        except OSError:
+            self._process.kill()
+            raise
         if not message:
             raise ConnectionResetError(f"the verifiers' fork server ended with {self._process.wait()}")
         reply: dict[str, Any] = json.loads(message)
