@@ -42,7 +42,7 @@ class TinyConfig:
     """The smallest that vLLM's CPU attention takes."""
     intermediate_size: int = 256
     max_positions: int = 512
-    documents: int = 60_000
+    documents: int = 48_000
     """Documents seen, each once."""
     batch_documents: int = 64
     muon_lr: float = 0.02
