@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from r1zero.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from r1zero.config import EngineConfig
     from r1zero.eval.result import EvalResult
     from r1zero.rollout.openai import EndpointConfig
@@ -281,7 +283,6 @@ def _decontaminate(args: argparse.Namespace) -> int:
 
 def run_compare(args: argparse.Namespace) -> int:
     """`r1zero compare A B`."""
-    from rich.console import Console
     from rich.table import Table
 
     from r1zero.eval.compare import compare
@@ -305,7 +306,7 @@ def run_compare(args: argparse.Namespace) -> int:
             str(c.better),
             str(c.worse),
         )
-    Console().print(summary)
+    _console().print(summary)
     for c in report.comparisons:
         if c.not_compared:
             print(f"{c.name}: {c.not_compared} problems left out: a side could not grade all their samples")
@@ -317,12 +318,17 @@ def run_compare(args: argparse.Namespace) -> int:
 
 
 def _print_results(results: list[EvalResult], shown: Any, warnings: Callable[[EvalResult], list[str]]) -> None:
-    from rich.console import Console
-
-    Console().print(shown)
+    _console().print(shown)
     for result in results:
         for warning in warnings(result):
             print(f"warning: {warning}")
+
+
+def _console() -> Console:
+    """A table in a log file is not cut to the 80 columns of a terminal that is not there."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 160)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -17,8 +17,6 @@ from r1zero.eval.result import EvalResult
 from r1zero.prompts import Template
 
 BEST = "best"
-# Of one model each, or of no use without its corpus.
-_NOT_TRIED = ("tiny",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +43,6 @@ def candidates(tokenizer: Any) -> tuple[list[Template], list[Trial]]:
     """The shipped templates that this tokenizer can take, and those it cannot with the reason."""
     fit, unfit = [], []
     for name in prompts.names():
-        if name in _NOT_TRIED:
-            continue
         template = prompts.load(name)
         try:
             template.encode("1+1", tokenizer)
