@@ -42,7 +42,7 @@ from functools import lru_cache
 
 from r1zero.verifiers import extract
 from r1zero.verifiers.math import cost
-from r1zero.verifiers.math.choices import chosen_letters, gold_letters
+from r1zero.verifiers.math.choices import chosen_letters, gold_letters, said_letters
 from r1zero.verifiers.math.compare import compare
 from r1zero.verifiers.math.nodes import Group, Node, OverLimitError, Seq, Text, UnreadableError, show
 from r1zero.verifiers.math.normalize import has_comma_thousands
@@ -188,6 +188,10 @@ def _judge_choice(
     if chosen is None and found.rule == "boxed" and found.text is not None and "marker" in rules:
         found = extract.extract(completion, ("marker",))  # the box holds a formula, and "Answer: D" follows
         chosen = chosen_letters(found.text) if found.text is not None else None
+    if chosen is None and found.rule not in ("boxed", "answer_tag") and "marker" in rules:
+        chosen = said_letters(extract.visible(completion) or "")
+        if chosen is not None:
+            found = extract.Extraction("".join(chosen), rule="marker")
     if chosen is None or found.text is None:
         return None
     return _verdict(chosen == letters, "choice", "".join(sorted(chosen)), "".join(sorted(letters)), found, found.text)

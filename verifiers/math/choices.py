@@ -13,6 +13,15 @@ _ONE = re.compile(
     r"|([A-J])(?:\)|(?=$|[.:,]|\s+(?:because|since|as|is)\b)))",
     re.IGNORECASE,
 )
+# "A, B or C": the first letter is not the choice.
+_ANOTHER = re.compile(r"\W*(?:,|/|or|and)\W*(?:or\W*|and\W*)?[A-J](?![A-Za-z])", re.IGNORECASE)
+_MAX_TAIL = 2000
+_ALONE = re.compile(r"\**\(?([A-J])\)?\.?\**\.?")
+_SAID = re.compile(
+    r"\b(?:[Aa]nswer|[Oo]ption|[Cc]hoice)\b(?:(?!\bnot\b|n't\b|\bor\b)[^.\n]){0,40}?(?:\bis\b|:)\s*"
+    r"(?:therefore |clearly |thus |option |choice )?\**\(?([A-J])\)?\**(?![\w'])(?!\s*(?:or|and|/|,)\s*\(?[A-J]\b)"
+    r"|(?<![\w'])\(?([A-J])\)?\**\s+is (?:the )?(?:correct|right|best)\b"
+)
 
 
 def gold_letters(gold: str) -> frozenset[str] | None:
@@ -35,4 +44,19 @@ def chosen_letters(text: str) -> frozenset[str] | None:
     if _LETTERS.fullmatch(plain) is not None:
         return frozenset(re.findall(r"[A-J]", plain))
     one = _ONE.match(plain)
-    return None if one is None else frozenset((one[1] or one[2]).upper())
+    if one is None or _ANOTHER.match(plain, one.end()):
+        return None
+    return frozenset((one[1] or one[2]).upper())
+
+
+def said_letters(text: str) -> frozenset[str] | None:
+    """The letter that prose names as its answer ("the correct option is D", "C is the right answer", "**B**").
+
+    None where it names none, or two that differ.
+    """
+    tail = text[-_MAX_TAIL:]
+    alone = _ALONE.fullmatch(tail.strip())
+    if alone is not None:
+        return frozenset(alone[1])
+    found = {one[1] or one[2] for one in _SAID.finditer(tail)}
+    return frozenset(found) if len(found) == 1 else None

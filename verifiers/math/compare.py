@@ -37,6 +37,7 @@ from r1zero.verifiers.math.nodes import (
     children,
     contains,
     minus,
+    substitute,
 )
 from r1zero.verifiers.math.numeric import OpaqueError, atoms
 from r1zero.verifiers.math.scalars import is_within, number_of, same_numeral, same_ratio, same_scalar, words_in
@@ -129,9 +130,15 @@ def _sets(gold: Node, pred: Node) -> Result | None:
 
 
 def _relations(gold: Node, pred: Node) -> Result:
+    if isinstance(gold, Group) or isinstance(pred, Group):
+        gold, pred = _between(gold), _between(pred)
+        if isinstance(gold, Group) and isinstance(pred, Group):
+            return _groups(gold, pred)
     if isinstance(gold, Relation) and isinstance(pred, Relation):
         return _two_relations(gold, pred)
     if isinstance(pred, Relation):
+        if pred.ops == ("in",) and isinstance(pred.operands[1], Braces) and isinstance(gold, (Seq, Braces)):
+            return _lists(gold, pred.operands[1])
         assigned = assignment(pred, lenient=True)
         if assigned is not None and not isinstance(gold, (Seq, Braces)):
             return _compare(gold, assigned[1])
@@ -143,6 +150,14 @@ def _relations(gold: Node, pred: Node) -> Result:
     if assigned is None:
         return _NO
     return _compare(assigned[1], pred)
+
+
+def _between(node: Node) -> Node:
+    """a < x < b as the interval (a, b), for ends that are not numbers; any other tree as it is."""
+    match node:
+        case Relation((low, Sym(), high), ("<" | "<=" as first, "<" | "<=" as second)):
+            return Group("(" if first == "<" else "[", (low, high), ")" if second == "<" else "]")
+    return node
 
 
 def assignment(relation: Relation, lenient: bool = False) -> tuple[Node, Node] | None:
@@ -194,7 +209,7 @@ def _is_name_sum(node: Node) -> bool:
         case Pow(base, exponent):
             return exponent == MINUS_ONE and _is_name_sum(base)
         case _:
-            return _is_name(node)
+            return _is_name(node) or (isinstance(node, Call) and not _is_closed_number(node))
 
 
 def _is_closed_number(node: Node) -> bool:
@@ -212,6 +227,7 @@ def _rounds_to(exact_side: Node, rounded: Node) -> bool:
 
 
 def _two_relations(gold: Relation, pred: Relation) -> Result:
+    pred = _same_argument(gold, pred)
     first, second = assignment(gold), assignment(pred)
     if first is not None and second is not None and first[0] == second[0]:
         return _compare(first[1], second[1])
@@ -220,6 +236,16 @@ def _two_relations(gold: Relation, pred: Relation) -> Result:
             return Result(_same_equation(gold, pred), "equation")
         return _NO
     return Result(_same_inequalities(gold, pred), "inequality")
+
+
+def _same_argument(gold: Relation, pred: Relation) -> Relation:
+    """f(t) = 3t with the gold's name for the argument, f(x) = 3x."""
+    match gold.operands[0], pred.operands[0]:
+        case Call("apply", (first, Sym() as ours)), Call("apply", (second, Sym() as theirs)) if first == second:
+            renamed = substitute(pred, {theirs: ours})
+            if isinstance(renamed, Relation) and not contains(pred, ours):
+                return renamed
+    return pred
 
 
 def _same_equation(gold: Relation, pred: Relation) -> bool:
@@ -278,6 +304,10 @@ def _same_sign(left: Node, right: Node, either: bool) -> bool:
 
 def _lists(gold: Node, pred: Node) -> Result:
     """A list or set against a list, a set, a tuple or one value: the same members, none missing, none extra."""
+    if isinstance(gold, Braces) and len(gold.items) == 1:
+        return _compare(gold.items[0], pred)
+    if isinstance(pred, Braces) and len(pred.items) == 1:
+        return _compare(gold, pred.items[0])
     gold_names, gold_values = _named(gold)
     pred_names, pred_values = _named(pred)
     distinct = gold_names is not None and len(set(gold_names)) > 1
@@ -313,6 +343,8 @@ def _differing(names: list[Node] | None) -> bool:
 def _named(node: Node) -> tuple[list[Node] | None, list[Node]]:
     """The members of a list with the names they are assigned to, if all are: `n = 2, 3, 4` names each n."""
     if isinstance(node, Relation):
+        if node.ops == ("in",) and isinstance(node.operands[1], Braces):
+            return None, list(node.operands[1].items)
         assigned = assignment(node)
         if assigned is not None and isinstance(assigned[1], (Seq, Braces)):
             return None, list(assigned[1].items)
@@ -413,6 +445,9 @@ def _matrix(node: Node) -> Matrix | None:
     if isinstance(node, Matrix):
         return node
     if isinstance(node, Group) and node.left + node.right in ("()", "[]"):
+        rows = tuple(item.items for item in node.items if isinstance(item, Group))
+        if len(rows) == len(node.items) and len({len(row) for row in rows}) == 1:
+            return Matrix(rows)
         return Matrix(tuple((item,) for item in node.items))
     if isinstance(node, Mul) and sum(isinstance(factor, Matrix) for factor in node.factors) == 1:
         scalars = tuple(factor for factor in node.factors if not isinstance(factor, Matrix))

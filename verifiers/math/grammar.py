@@ -81,6 +81,8 @@ class Parser(Values):
             if self.take("row"):
                 continue
             if self.token is END or self.is_op(*closers):
+                if items and self.tokens[self.at - 1].kind in ("and", "or"):
+                    raise UnreadableError("a connector at the end")
                 break
             if self.token.kind == "sep":
                 if self.token.value == "quad" or items:

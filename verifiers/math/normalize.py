@@ -22,7 +22,8 @@ _UNICODE = str.maketrans(
     {
         **{letter: f"\\{name} " for letter, name in _GREEK_LETTERS.items()},
         **{c: rf"\frac{{{n}}}{{{d}}}" for c, (n, d) in _VULGAR.items()},
-        **dict.fromkeys("−–—‐‑﹣－", "-"),
+        **dict.fromkeys("−–—‐‑‒﹣－", "-"),
+        **dict.fromkeys("∣｜", "|"),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f", ""),
         **dict.fromkeys("\u00a0\u2009\u200a\u202f\u2002\u2003\u2005\u2006\u2008\u3000\u205f", " "),
         **dict.fromkeys("⋅·∙•", r"\cdot "),
@@ -86,7 +87,8 @@ _STYLE = re.compile(r"^(?:\\(?:displaystyle|textstyle|[lL]arge|LARGE)(?![A-Za-z]
 _HALF_DAY = re.compile(r"\b([apAP])\.\s?[mM]\b\.?")
 _NOT_DIGITS = re.compile(r"\D+")
 _TIMES = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
-_MARKUP = re.compile(r"^\*\*|\*\*$|`|</?[a-z]{1,6}>")
+_MARKUP = re.compile(r"^\*\*|\*\*$|`")
+_TAG = re.compile(r"</?[a-z]{1,6}>")
 
 
 def has_comma_thousands(text: str) -> bool:
@@ -113,7 +115,7 @@ def normalise(text: str, thousands: bool = True) -> str:
     if "." in text:
         text = _HALF_DAY.sub(r"\1m", text)
     if "**" in text or "`" in text or "</" in text:
-        text = _MARKUP.sub("", text)
+        text = _TAG.sub(" ", _MARKUP.sub("", text))
     if "10" in text:
         text = _TIMES.sub(r"\\times ", text)
     if "," in text or " " in text or "~" in text or "\\" in text:
@@ -124,6 +126,10 @@ def normalise(text: str, thousands: bool = True) -> str:
         text = text[1:-1]
     if text[:1].isalpha() or text.startswith("\\text{"):
         text = spelled_number(text)
+    if text.endswith(")") or text.endswith(")}"):
+        text = _without_gloss(text)
+    if text.startswith("]") or text.endswith("["):  # ]0,1[ is the open interval
+        text = _OUTWARD.sub(lambda m: f"{'(' if m[1] == ']' else '['}{m[2]}{')' if m[3] == '[' else ']'}", text)
     if "$" in text:
         bare = re.sub(r"\\\$", "", text)
         # An odd one before a digit is money; all others are delimiters.
@@ -156,6 +162,16 @@ def spelled_number(text: str) -> str:
     if not used:
         return text
     return " ".join([str(total + current), *words[used:]])
+
+
+_OUTWARD = re.compile(r"([\[\]])([^\[\]]*,[^\[\]]*)([\[\]])")
+_GLOSS = re.compile(r"(.*\d)\s*(?:\s|\\text\{\s*)\(([A-Za-z][A-Za-z \-]+)\)\}?", re.DOTALL)
+
+
+def _without_gloss(text: str) -> str:
+    """`42 (forty-two)` without its words."""
+    found = _GLOSS.fullmatch(text)
+    return found[1] if found is not None and spelled_number(found[2]).isdigit() else text
 
 
 def _trim(text: str) -> str:

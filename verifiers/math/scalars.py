@@ -194,7 +194,8 @@ def _percents(gold: Node, pred: Node) -> Result:
         return same_scalar(gold.value, pred.value)
     hundredth = Num(Fraction(1, 100))
     if isinstance(gold, Percent):
-        pred = pred.value if isinstance(pred, Quantity) else pred
+        if isinstance(pred, Quantity):  # a percentage is no number of apples
+            return Result(False, "unit")
         found = _values(canonical(gold), pred)
         return found if found.equal else _values(gold.value, pred)
     assert isinstance(pred, Percent)

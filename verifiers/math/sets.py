@@ -87,6 +87,8 @@ def read_set(node: Node) -> RealSet:
         case Seq(items, joiner):
             parts = [read_set(item) for item in items]
             names = {part.name for part in parts}
+            if names == {None} and all(_is_setlike(item) for item in items):  # [1,2] or [3,4]
+                return _normal([p for part in parts for p in part.pieces])
             if len(names) != 1 or parts[0].name is None:
                 raise NoSetError("several unknowns")
             if joiner == "or":

@@ -46,10 +46,11 @@ _PATTERN = re.compile(
 )
 
 
-def tokenise(text: str, names: frozenset[str] = frozenset()) -> list[Token]:
+def tokenise(text: str, names: frozenset[str] = frozenset(), wordy: bool = False) -> list[Token]:
     """The tokens of a normalised answer. Raises UnreadableError for a character outside the alphabet.
 
-    names: the gold's one-letter names; a run of letters made of them is a product, not a word.
+    names: the gold's one-letter names; a run of letters made of them is a product, not a word. wordy: the text comes
+    from a \\text{} group, where a run of letters is a word.
     """
     tokens: list[Token] = []
     at, spaced = 0, False
@@ -79,7 +80,7 @@ def tokenise(text: str, names: frozenset[str] = frozenset()) -> list[Token]:
             else:
                 add(Token("op", {"**": "^", "==": "=", '"': "''"}.get(value, value), spaced))
         elif kind == "word":
-            _word(value, spaced, tokens, names)
+            _word(value, spaced, tokens, names, wordy)
         elif kind == "esc":
             if value == "\\":
                 add(Token("op", "row", spaced))
@@ -236,7 +237,7 @@ def _text(content: str, wordy: bool, spaced: bool, tokens: list[Token], names: f
         )
         tokens += [Token("text", stripped, True)] if after_value else [Token("sym", c, spaced) for c in stripped]
     elif re.search(r"[\d\\=^(\[]|(?:^|\s)(?:and|or)(?:\s|$)|,", stripped) and not _is_unit_text(stripped):
-        inner = tokenise(stripped, names)
+        inner = tokenise(stripped, names, wordy)
         if inner:
             tokens.append(inner[0]._replace(spaced=spaced))
             tokens += inner[1:]
@@ -258,7 +259,7 @@ def _ends_value(token: Token) -> bool:
     return token.kind in ("num", "sym", "const", "text") or token.value in (")", "}", "]", "!", "%", "deg", "|", "'")
 
 
-def _word(word: str, spaced: bool, tokens: list[Token], names: frozenset[str]) -> None:
+def _word(word: str, spaced: bool, tokens: list[Token], names: frozenset[str], wordy: bool = False) -> None:
     """A run of plain letters: a function, a constant, a connector, a unit, a word, or a product of letters."""
     add = tokens.append
     lower = word.lower()
@@ -284,7 +285,12 @@ def _word(word: str, spaced: bool, tokens: list[Token], names: frozenset[str]) -
         add(Token("cmd", "module", spaced))
     elif lower in NUMBER_WORDS and len(word) > 2:
         add(Token("num", str(NUMBER_WORDS[lower]), spaced))
-    elif (tokens and _ends_value(tokens[-1]) and is_unit_word(word)) or lower in WORDS or _looks_like_a_word(word):
+    elif (
+        (tokens and _ends_value(tokens[-1]) and is_unit_word(word))
+        or lower in WORDS
+        or wordy
+        or _looks_like_a_word(word)
+    ):
         add(Token("text", word, spaced))
     else:
         # Letters side by side: a product, or a function run into a name (`xsin`), which nobody should guess at.

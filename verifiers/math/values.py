@@ -108,7 +108,8 @@ class Values(Cursor):
     def exponent(self) -> Node:
         """What follows `^`: a group, or one signed primary, powers to the right."""
         self.enter()
-        if self.is_op("{"):
+        braced = self.is_op("{")
+        if braced:
             inner = self.peek()
             if inner.value in ("'", "deg", "''") and self.peek(2).value == "}":
                 self.at += 3
@@ -120,8 +121,7 @@ class Values(Cursor):
             node = self.primary()
             if sign == "-":
                 node = negate(node)
-        if self.is_op("!"):
-            self.at += 1
+        if not braced and self.take("!"):  # 2^5! is 2^(5!), but 2^{5}! is (2^5)!
             node = Call("factorial", (node,))
         if self.take("^"):
             node = Pow(node, self.exponent())
@@ -525,6 +525,8 @@ class Values(Cursor):
                 raise OverLimitError(f"a matrix of more than {cost.MAX_MATRIX_CELLS} cells")
         if not rows or any(len(r) != len(rows[0]) for r in rows):
             raise UnreadableError("a matrix with uneven rows")
+        if name == "array" and cells == 1:
+            return rows[0][0]
         matrix = Matrix(tuple(rows))
         return Call("det", (matrix,)) if name == "vmatrix" else matrix
 

@@ -124,7 +124,18 @@ SKIPPED = set(
         "rm it sf tt boldmath mathrm mathbf normalsize large Large small hline null centering bigm Bigm middle"
     )
 )
-DROPPED_WITH_ARGUMENT = {"phantom", "hphantom", "vphantom", "hspace", "vspace", "label", "tag", "mspace", "kern"}
+DROPPED_WITH_ARGUMENT = {
+    "color",
+    "phantom",
+    "hphantom",
+    "vphantom",
+    "hspace",
+    "vspace",
+    "label",
+    "tag",
+    "mspace",
+    "kern",
+}
 TEXT_COMMANDS = {"text", "textbf", "textit", "textrm", "textnormal", "mbox", "hbox", "textsf", "texttt", "emph"}
 INLINE_COMMANDS = {
     *("mathrm", "mathbf", "mathit", "mathsf", "mathtt", "operatorname", "boldsymbol", "bm", "rm", "bf", "underline"),
