@@ -17,14 +17,14 @@ from r1zero.verifiers import Outcome, VerifierPool, VerifierSpec, cli
 from r1zero.verifiers.audit import audit, disagreements, read_rows, report, summary
 
 HERE = Path(__file__).resolve().parent
-GOOD = "<think>a</think><answer>2</answer>"
+GOOD = "<think>a</think><answer>A</answer>"
 ROWS: list[dict[str, Any]] = [
-    {"id": "a", "gold": "2", "output": GOOD, "correct": True},
-    {"id": "b", "gold": "3", "output": GOOD, "correct": True, "kind": "x"},  # answer: a false negative
-    {"id": "c", "gold": "2", "output": "<answer>2</answer>", "correct": False, "kind": "x"},  # answer: a false positive
-    {"id": "d", "gold": "2", "output": "none", "correct": False},
-    {"id": "e", "gold": "3", "output": GOOD, "correct": True, "debatable": True},
-    {"id": "f", "gold": "2", "output": GOOD},
+    {"id": "a", "gold": "A", "output": GOOD, "correct": True},
+    {"id": "b", "gold": "B", "output": GOOD, "correct": True, "kind": "x"},  # choice: a false negative
+    {"id": "c", "gold": "A", "output": "<answer>A</answer>", "correct": False, "kind": "x"},  # choice: a false positive
+    {"id": "d", "gold": "A", "output": "none", "correct": False},
+    {"id": "e", "gold": "B", "output": GOOD, "correct": True, "debatable": True},
+    {"id": "f", "gold": "A", "output": GOOD},
 ]
 
 
@@ -50,8 +50,8 @@ def pool() -> Iterator[VerifierPool]:
 
 
 def test_accuracy_and_errors_are_counted_against_the_labels(tmp_path: Path, pool: VerifierPool) -> None:
-    result = audit(read_rows(write(tmp_path / "rows.jsonl", ROWS)), [VerifierSpec(name="answer")], pool)
-    figures = summary(result)["verifiers"]["answer"]
+    result = audit(read_rows(write(tmp_path / "rows.jsonl", ROWS)), [VerifierSpec(name="choice")], pool)
+    figures = summary(result)["verifiers"]["choice"]
     assert figures["labelled"] == 4  # e is debatable, f has no label
     assert (figures["right"], figures["accuracy"]) == (2, 0.5)
     assert (figures["false_positives"], figures["false_negatives"], figures["no_verdict"]) == (1, 1, 0)
@@ -71,29 +71,29 @@ def test_a_timeout_or_an_error_is_neither_right_nor_a_false_negative(
 
 
 def test_the_rows_on_which_verifiers_disagree_are_found(tmp_path: Path, pool: VerifierPool) -> None:
-    specs = [VerifierSpec(name="answer"), VerifierSpec(name="answer_tags")]
+    specs = [VerifierSpec(name="choice"), VerifierSpec(name="answer_tags")]
     result = audit(read_rows(write(tmp_path / "rows.jsonl", ROWS)), specs, pool)
     assert summary(result)["disagreements"] == ["b", "c", "e"]
     assert [one.verdict.outcome for one in disagreements(result)[1]] == [Outcome.CORRECT, Outcome.WRONG]
 
 
 def test_the_report_has_a_row_for_each_verdict(tmp_path: Path, pool: VerifierPool) -> None:
-    result = audit(read_rows(write(tmp_path / "rows.jsonl", ROWS)), [VerifierSpec(name="answer")], pool)
+    result = audit(read_rows(write(tmp_path / "rows.jsonl", ROWS)), [VerifierSpec(name="choice")], pool)
     rows = report(result)["rows"]
     assert [row["expected"] for row in rows] == [True, True, False, False, None, None]
     assert set(rows[0]) == {"id", "verifier", "outcome", "score", "reason", "extracted", "seconds", "expected"}
-    assert (rows[0]["id"], rows[0]["outcome"], rows[0]["score"], rows[0]["extracted"]) == ("a", "correct", 1.0, "2")
+    assert (rows[0]["id"], rows[0]["outcome"], rows[0]["score"], rows[0]["extracted"]) == ("a", "correct", 1.0, "A")
 
 
 def test_the_command_prints_the_table_and_writes_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = write(tmp_path / "rows.jsonl", ROWS), tmp_path / "out.json"
     assert (
-        run_cli("audit", str(path), "--verifier", "answer", "--by", "kind", "--workers", "1", "--json", str(out)) == 0
+        run_cli("audit", str(path), "--verifier", "choice", "--by", "kind", "--workers", "1", "--json", str(out)) == 0
     )
     printed = capsys.readouterr().out
     assert "50.00" in printed
     assert "not as labelled: 2" in printed
-    assert json.loads(out.read_text())["summary"]["verifiers"]["answer"]["groups"]["x"]["labelled"] == 2
+    assert json.loads(out.read_text())["summary"]["verifiers"]["choice"]["groups"]["x"]["labelled"] == 2
 
 
 def test_fields_have_other_names_and_files_other_packings(tmp_path: Path) -> None:
@@ -127,12 +127,12 @@ def rollout(step: int, text: str, outcome: str) -> dict[str, Any]:
     return {
         "step": step,
         "problem_id": "p",
-        "answer": "2",
-        "prompt": "1+1",
+        "answer": "A",
+        "prompt": "Which?",
         "completion": text,
         "finish_reason": "stop",
         "num_tokens": 9,
-        "verdicts": {"answer": verdict, "answer_tags": {**verdict, "outcome": "wrong"}},
+        "verdicts": {"choice": verdict, "answer_tags": {**verdict, "outcome": "wrong"}},
         "reward": 1.0,
         "advantage": 0.5,
     }
@@ -144,7 +144,7 @@ def test_a_runs_rollouts_are_audited_against_the_verdicts_trained_on(
     folder = tmp_path / "run" / "rollouts"
     folder.mkdir(parents=True)
     steps = {
-        1: [rollout(1, GOOD, "correct"), rollout(1, "<answer>2</answer>", "correct")],
+        1: [rollout(1, GOOD, "correct"), rollout(1, "<answer>A</answer>", "correct")],
         2: [rollout(2, GOOD, "error")],
     }
     for step, rows in steps.items():

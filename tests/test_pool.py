@@ -30,12 +30,12 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def pool() -> Iterator[VerifierPool]:
-    with VerifierPool(workers=1, deadline_seconds=0.5, memory_bytes=1 << 30) as pool:
+    with VerifierPool(workers=1, deadline_seconds=2.0, memory_bytes=1 << 30) as pool:
         yield pool
 
 
-def ask(pool: VerifierPool, text: str) -> Verdict:
-    return pool.submit(HOSTILE, Sample(completion=text)).result(timeout=30)
+def ask(pool: VerifierPool, text: str, seconds: float | None = None) -> Verdict:
+    return pool.submit(HOSTILE, Sample(completion=text), seconds).result(timeout=30)
 
 
 def open_files() -> int:
@@ -63,10 +63,10 @@ def gone(pids: list[int], seconds: float = 10) -> bool:
 @pytest.mark.parametrize("deed", ["sleep 60", "spin", "spin_in_c", "power"])
 def test_a_verifier_over_its_deadline_is_killed_and_the_next_verdict_is_right(pool: VerifierPool, deed: str) -> None:
     ask(pool, "ok")
-    verdict = ask(pool, deed)
+    verdict = ask(pool, deed, seconds=0.5)
     assert verdict.outcome is Outcome.TIMEOUT
     assert verdict.score == 0.0
-    assert "0.5 s" in verdict.reason
+    assert "over 0.5 s: killed" in verdict.reason
     assert verdict.seconds >= 0.5
     assert ask(pool, "ok").correct
 
@@ -144,8 +144,8 @@ def f(completion: str) -> Verdict:
 
 
 def test_time_in_the_queue_does_not_count_against_the_deadline(pool: VerifierPool) -> None:
-    futures = [pool.submit(HOSTILE, Sample(completion="sleep 0.2")) for _ in range(6)]  # the last waits 1 s
-    assert [future.result(timeout=30).outcome for future in futures] == [Outcome.CORRECT] * 6
+    futures = [pool.submit(HOSTILE, Sample(completion="sleep 0.4")) for _ in range(7)]  # the last waits 2.4 s
+    assert [future.result(timeout=30).outcome for future in futures] == [Outcome.CORRECT] * 7
 
 
 def test_large_texts_of_any_characters_go_there_and_back(pool: VerifierPool) -> None:
@@ -294,7 +294,10 @@ def test_forty_kills_in_a_row_leave_the_pool_as_it_was() -> None:
     with VerifierPool(workers=2, deadline_seconds=0.05) as pool:
         deeds = [("spin_in_c", "exit 1", "crash", "spin")[n % 4] for n in range(40)]
         outcomes = [f.result(60).outcome for f in [pool.submit(HOSTILE, Sample(completion=deed)) for deed in deeds]]
-    assert outcomes == [Outcome.TIMEOUT if deed.startswith("spin") else Outcome.ERROR for deed in deeds]
+        assert ask(pool, "ok", seconds=10).correct
+    assert all(outcome is Outcome.TIMEOUT for outcome, deed in zip(outcomes, deeds, strict=True) if "spin" in deed)
+    # On a busy machine even a crash may take longer than this deadline.
+    assert set(outcomes) <= {Outcome.TIMEOUT, Outcome.ERROR}
 
 
 @pytest.mark.slow
@@ -303,5 +306,5 @@ def test_a_thousand_kills_in_a_row_leave_the_pool_as_it_was() -> None:
         descriptors = open_files()
         futures = [pool.submit(HOSTILE, Sample(completion="spin_in_c")) for _ in range(1000)]
         assert {future.result(timeout=300).outcome for future in futures} == {Outcome.TIMEOUT}
-        assert all(ask(pool, "ok").correct for _ in range(10))
+        assert all(ask(pool, "ok", seconds=10).correct for _ in range(10))
         assert open_files() <= descriptors + 4
