@@ -293,7 +293,7 @@ class HealthConfig:
 
     kl_max: float = 0.5
     """KL to the reference, nats a token."""
-    entropy_min_share: float = 0.1
+    entropy_min_share: float = 0.05
     """Alarm when entropy falls below this share of its mean over the first steps."""
     length_factor: float = 3.0
     """Alarm when the mean length is so many times that of the first steps, or so many times shorter."""
