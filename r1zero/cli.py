@@ -62,11 +62,11 @@ def _dispatch(argv: list[str]) -> int:
     commands.add_parser("recipes", help="list the recipes that ship").set_defaults(run=_recipes)
     commands.add_parser("doctor", help="what is installed, what will be used, what is wrong").set_defaults(run=_doctor)
     # Imported here: each pulls in what it needs, and a recipe's --help must not wait for torch.
-    from r1zero.eval import cli as eval_cli
-    from r1zero.verifiers import cli as verifiers_cli
+    from r1zero.eval.cli import add_parser as add_eval
+    from r1zero.verifiers.cli import add_parser as add_verifiers
 
-    eval_cli.add_parser(commands)
-    verifiers_cli.add_parser(commands)
+    add_eval(commands)
+    add_verifiers(commands)
     arguments, rest = parser.parse_known_args(argv)
     if rest and arguments.command != "train":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")

@@ -150,6 +150,8 @@ class RewardConfig:
     """Verifier processes; 0: one a core."""
     deadline_seconds: float = 10.0
     """A verification past this is killed."""
+    memory_gib: float = 2.0
+    """Address space of one verifier process."""
     max_error_share: float = 0.5
     """A step in which more than this share of verdicts are `error` ends the run: the verifier is broken."""
 

@@ -33,7 +33,7 @@ from r1zero.records import Problem
 from r1zero.rewards import Rewarder
 from r1zero.rollout import engine_name, make_engine
 from r1zero.rollout.base import Sampling
-from r1zero.run import RunFolder
+from r1zero.run import RunFolder, plain
 from r1zero.tracking import Tracker, make_accelerator, say
 from r1zero.train.grpo import GRPO, ScoredGroup
 from r1zero.verifiers import VerifierPool, VerifierSpec, resolve
@@ -73,7 +73,8 @@ def train_grpo(config: GRPOConfig, *, resume: bool = False) -> Path:
         return checkpoint
     folder.open()
     try:
-        with VerifierPool(config.reward.workers or None, config.reward.deadline_seconds) as pool:
+        memory_bytes = int(config.reward.memory_gib * 2**30)
+        with VerifierPool(config.reward.workers or None, config.reward.deadline_seconds, memory_bytes) as pool:
             return _train(config, inputs, folder, checkpoint, pool)
     finally:
         folder.close()
@@ -371,6 +372,7 @@ def _rollout_rows(
                 "step": step,
                 "problem_id": group.problem.id,
                 "answer": group.problem.answer,
+                "data": plain(group.problem.data),
                 "prompt": prompt,
                 "completion": prefill + completion.text,
                 "finish_reason": completion.finish_reason,
