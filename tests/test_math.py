@@ -12,6 +12,7 @@ import pytest
 
 from r1zero.verifiers import Sample, get
 from r1zero.verifiers.math import math
+from tests.bench.fuzz_math import corpus, fuzz
 from tests.math_variants import VARIANTS
 
 
@@ -91,6 +92,10 @@ def test_what_would_cost_too_much_is_refused_or_judged_wrong_without_being_worke
     assert math(r"\boxed{" + text + "}", r"\frac{\pi}{7}+x").outcome in ("unparseable", "wrong")
 
 
+def test_markup_between_digits_does_not_join_them() -> None:
+    assert outcome(r"\boxed{5</b>12}", "512") == "unparseable"
+
+
 def test_over_limit_says_so() -> None:
     assert math(r"\boxed{9^{9^{9^9}}}", "7").reason.startswith("over limit: a power of more than")
 
@@ -135,6 +140,14 @@ def test_plain_answers_need_no_mathematics_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_mutated_answers_raise_nothing_and_end_in_time() -> None:
+    # 100,000 of them: python tests/bench/fuzz_math.py
+    broken, outcomes = fuzz(corpus(None), 1500, deadline_seconds=30.0, seed=3)
+    assert not broken
+    assert outcomes["correct"] > 100
+    assert outcomes["wrong"] > 100
 
 
 def _verdict(_: int) -> str:
@@ -218,6 +231,8 @@ def test_the_stage_that_decides(gold: str, pred: str, stage: str) -> None:
         ("x_1x_2", "x^2"),
         (r"\frac{R}{r}", "1"),
         ("f(x)", "f(y)"),
+        ("x=1, y=2", "xa=1, y=2"),
+        (r"28\%", "28 apples"),
         ("2^n", "n^2"),
         ("5 million", "5"),
         ("5", r"5 \text{ million}"),

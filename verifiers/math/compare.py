@@ -318,6 +318,8 @@ def _lists(gold: Node, pred: Node) -> Result:
             pairs_gold: list[Node] = [Relation((n, v), ("=",)) for n, v in zip(gold_names, gold_values, strict=True)]
             pairs_pred: list[Node] = [Relation((n, v), ("=",)) for n, v in zip(pred_names, pred_values, strict=True)]
             return _same_members(pairs_gold, pairs_pred, "list")
+    if distinct and any(isinstance(value, Relation) for value in pred_values):
+        return Result(False, "list")  # xa = 1 is not the x = 1 that was asked for
     ordered = _differing(gold_names) or _differing(pred_names)
     if isinstance(pred, Group) or isinstance(gold, Group):
         if isinstance(pred, Braces) or isinstance(gold, Braces):
