@@ -111,9 +111,7 @@ def main() -> None:
     broken, outcomes = fuzz(corpus(args.data), args.answers, args.deadline_seconds, args.seed)
     for line in broken[:50]:
         print(line)
-    print(
-        f"{args.answers} answers in {time.perf_counter() - began:.0f} s, {len(broken)} broken promises; {dict(outcomes)}"
-    )
+    print(f"{args.answers} answers in {time.perf_counter() - began:.0f} s, {len(broken)} broken; {dict(outcomes)}")
     sys.exit(1 if broken else 0)
 
 
