@@ -105,7 +105,7 @@ class EngineConfig:
     """vllm-server: folder both sides see, through which weights go."""
     mismatch_warn: float = 0.05
     """Mean |logprob difference| between engine and trainer past which the run warns, naming the likely cause.
-    verl's users take 0.01 in the mean as the sign of trouble; bf16 on both sides stays under 0.02."""
+    In float32 it is under 1e-5; bfloat16 alone gives 0.01 to 0.04 on small models (0.04 on SmolLM2-135M)."""
 
 
 @dataclass(frozen=True, kw_only=True)
