@@ -5,6 +5,7 @@ A recipe (YAML) names what differs from the defaults here; a default is the valu
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -189,9 +190,10 @@ class AlgorithmConfig:
     aggregation: Literal["sequence", "token", "constant"] = "sequence"
     """sequence: mean over a completion's tokens, then over completions (the paper); token: mean over all tokens of the
     step (DAPO); constant: sum over tokens / (completions * max_tokens) (Dr. GRPO)."""
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    """Ratio kept within [1 - clip_low, 1 + clip_high]."""
+    clip_low: float | None = None
+    clip_high: float | None = None
+    """Ratio kept within [1 - clip_low, 1 + clip_high]. None: the loss's own paper's: clip 0.2 and 0.2, gspo 3e-4 and
+    4e-4 (its ratio is a mean over tokens: 0.2 would never bind), cispo open below and 0.2."""
     dual_clip: float = 0.0
     """Bound c > 1 on the surrogate where the advantage is negative (arXiv 1912.09729); 0: off."""
     beta: float = 0.0
@@ -199,6 +201,9 @@ class AlgorithmConfig:
     kl: Literal["k1", "k2", "k3"] = "k3"
     """KL estimator, joschu.net/blog/kl-approx.html."""
     kl_in: Literal["loss", "reward"] = "loss"
+    kl_corrected: bool = False
+    """Weight the KL term by pi / pi_old, gradient included, which makes it that of KL(pi || ref); the papers of GRPO
+    and R1 do not (arXiv 2512.02556 eq. 7)."""
     reference_every: int = 0
     """Replace the reference by the policy every so many steps (400 in DeepSeek-R1); 0: never."""
     entropy_bonus: float = 0.0
@@ -214,6 +219,17 @@ class AlgorithmConfig:
     importance_correction: Literal["none", "token", "sequence", "token_mask", "sequence_mask"] = "token"
     """Truncated importance sampling between engine and trainer; the masks drop what lies over the cap."""
     importance_cap: float = 2.0
+    importance_floor: float = 0.0
+    """Lower bound, held or masked like the cap; IcePop masks outside 0.5 and 5."""
+
+    @property
+    def clip_bounds(self) -> tuple[float, float]:
+        """`(clip_low, clip_high)`, the loss's own where they are not set."""
+        low, high = {"gspo": (3e-4, 4e-4), "cispo": (math.inf, 0.2)}.get(self.loss, (0.2, 0.2))
+        return (
+            low if self.clip_low is None else self.clip_low,
+            high if self.clip_high is None else self.clip_high,
+        )
 
     def __post_init__(self) -> None:
         _require(self.group_size >= 2, f"group_size must be 2 or more, got {self.group_size}")

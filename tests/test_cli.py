@@ -153,7 +153,7 @@ def test_a_run_with_vllm_trains_and_its_checkpoint_answers_alike_in_transformers
             [sys.executable, "-m", "r1zero.cli", *command, *greedy], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-        (samples,) = (tmp_path / engine).rglob("tiny-arithmetic.jsonl")
+        (samples,) = (tmp_path / engine).rglob("samples.jsonl")
         answers = [json.loads(line) for line in samples.read_text().splitlines()]
         texts.append({row["problem_id"]: row["completion"] for row in answers if "completion" in row})
     assert len(texts[0]) == 16

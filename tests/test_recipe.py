@@ -21,7 +21,7 @@ def test_an_override_beats_the_recipe_and_the_recipe_the_default() -> None:
     config = recipe.load("tiny-cpu", ["--algorithm.group_size", "6", "--optimizer.lr=3e-5"])
     assert (config.algorithm.group_size, config.optimizer.lr) == (6, 3e-5)
     assert config.algorithm.prompts_per_step == 32  # the recipe's
-    assert config.algorithm.clip_high == GRPOConfig().algorithm.clip_high  # the default
+    assert config.algorithm.beta == GRPOConfig().algorithm.beta  # the default
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,16 @@ def test_the_paper_s_settings_are_the_paper_s() -> None:
     (switch,) = config.length_switches
     assert (config.sampling.max_tokens, switch.max_tokens) == (32_768, 65_536)
     assert (switch.step - 1) * algorithm.minibatches <= 8_200 <= switch.step * algorithm.minibatches
+
+
+def test_each_loss_clips_where_its_own_paper_does_unless_told() -> None:
+    bounds = {
+        loss: recipe.load("tiny-cpu", ["--algorithm.loss", loss]).algorithm.clip_bounds
+        for loss in ("clip", "gspo", "cispo")
+    }
+    assert bounds == {"clip": (0.2, 0.2), "gspo": (3e-4, 4e-4), "cispo": (float("inf"), 0.2)}
+    assert recipe.load("r1zero-paper").algorithm.clip_bounds == (10.0, 10.0)
+    assert recipe.load("r1zero-dapo").algorithm.clip_bounds == (0.2, 0.28)
 
 
 def test_configs_and_recipes_import_neither_torch_nor_vllm() -> None:

@@ -402,6 +402,7 @@ class GRPO:
                 totals,
                 beta=algorithm.beta,
                 estimator=algorithm.kl,
+                old_logprobs=old if algorithm.kl_corrected else None,
                 aggregation=algorithm.aggregation,
             )
             loss = loss + kl
@@ -427,6 +428,7 @@ class GRPO:
             level="token" if level == "token" else "sequence",
             outside="mask" if outside else "truncate",
             cap=algorithm.importance_cap,
+            floor=algorithm.importance_floor,
         )
 
     def sync(self) -> None:
@@ -604,9 +606,10 @@ def policy_loss(
         return losses.reinforce_loss(
             logprobs, advantages, mask, totals, weights=weights, aggregation=algorithm.aggregation
         )
+    low, high = algorithm.clip_bounds
     clip: dict[str, Any] = {
-        "clip_low": algorithm.clip_low,
-        "clip_high": algorithm.clip_high,
+        "clip_low": low,
+        "clip_high": high,
         "weights": weights,
         "aggregation": algorithm.aggregation,
     }
