@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -72,9 +73,11 @@ def add_parser(subparsers: Any) -> None:
     engine.add_argument("--engine-url", default="", help="vllm-server: its address")
     engine.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
     engine.add_argument("--tensor-parallel", type=int, default=1, help="GPUs one engine is spread over")
+    engine.add_argument("--data-parallel", type=int, default=1, help="engines side by side, each on GPUs of its own")
+    engine.add_argument("--shard", default="", metavar="I/N", help="draw only this share, for one of N machines")
     engine.add_argument("--max-sequences", type=int, default=256, help="sequences in flight at once")
     engine.add_argument("--gpu-memory", type=float, default=0.9, help="share of a GPU's memory (default 0.9)")
-    engine.add_argument("--batch", type=int, default=1024, help="samples in one call: the most that a kill can cost")
+    engine.add_argument("--batch", type=int, help="samples in one call, the most a kill can cost (1024; sharded: 256)")
     engine.add_argument("--workers", type=int, default=0, help="verifier processes; 0: one a core")
     endpoint = parser.add_argument_group("OpenAI-compatible endpoint")
     endpoint.add_argument("--endpoint", default="", help="its address, up to /v1; the key comes from the environment")
@@ -131,6 +134,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     from r1zero.eval.output import table, warnings
+    from r1zero.eval.parallel import draw_shards
     from r1zero.eval.run import run_eval
     from r1zero.eval.tasks import EvalSettings
 
@@ -153,20 +157,35 @@ def _evaluate(args: argparse.Namespace) -> int:
         verifier=args.verifier,
         engine=_engine(args),
         dtype=args.dtype,
-        batch=args.batch,
+        batch=args.batch or (256 if args.shard or args.data_parallel > 1 else 1024),
+        shard=_shard(args.shard),
         workers=args.workers,
         endpoint=_endpoint(args),
         template_slice=args.template_slice,
     )
     try:
+        if args.data_parallel != 1:
+            draw_shards(settings, args.data_parallel)
         with _Bar() as bar:
             done = run_eval(settings, say=bar.say, on_progress=bar.update)
     except KeyboardInterrupt:
         print("stopped: every graded sample is kept; the same command goes on", file=sys.stderr)
         raise
+    if settings.shard is not None:
+        print(f"the share is drawn; once all are, the same command without --shard gives the result in {done.folder}")
+        return 0
     _print_results(list(done.results), table(done.results, done.label), warnings)
     print(f"\n{(done.folder / 'results.md').read_text(encoding='utf-8')}\nfolder: {done.folder}")
     return 0 if all(result.complete for result in done.results) else 1
+
+
+def _shard(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not found or int(found[1]) >= int(found[2]):
+        raise UserError(f"--shard {text}: must be I/N with I from 0 to N - 1, such as 0/4")
+    return int(found[1]), int(found[2])
 
 
 def _engine(args: argparse.Namespace) -> EngineConfig | None:

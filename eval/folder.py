@@ -28,14 +28,17 @@ class EvalFolder:
         self._lock = RunFolder(path.parent, path.name)
         self._new = False
 
-    def open(self, manifest: Manifest) -> None:
-        """Take the folder for a run of `manifest`, new or to be resumed.
+    def open(self, manifest: Manifest, *, shared: bool = False) -> None:
+        """Take the folder for a run of `manifest`, new or to be resumed. shared: for one shard of it, beside others.
 
         Raises UserError when another process holds it, or when what it holds was made under other settings.
         """
-        self._lock.open()
+        if shared:
+            self.path.mkdir(parents=True, exist_ok=True)
+        else:
+            self._lock.open()
         known = self.path / "manifest.json"
-        self._new = not known.exists()
+        self._new = not known.exists() and not shared
         manifest = _json_like(manifest)
         if known.exists():
             changed = [d for d in differences(read_json(known), manifest) if not d[0].startswith(_FREE)]
@@ -61,26 +64,41 @@ class EvalFolder:
                     folder.rmdir()
         self._lock.close()
 
-    def start(self, name: str, problems: Sequence[Problem]) -> list[EvalSample]:
-        """Write a benchmark's problems; returns the graded samples an earlier run left. Errors are drawn again."""
+    def start(self, name: str, problems: Sequence[Problem], shard: tuple[int, int] | None = None) -> list[EvalSample]:
+        """Write a benchmark's problems; returns the graded samples that earlier runs left. Errors are drawn again.
+
+        The whole run takes in what shards left; a shard reads all and writes only its own file.
+        """
         folder = self.path / name
         folder.mkdir(parents=True, exist_ok=True)
-        rows = (json.dumps(plain(problem), ensure_ascii=False) + "\n" for problem in problems)
-        write_atomically(folder / "problems.jsonl", "".join(rows))
-        samples = folder / "samples.jsonl"
-        if not samples.exists():
-            return []
-        # Half a line left by a kill must go before more is appended.
-        kept = [s for s in read_samples(samples) if s.score is not None]
-        write_samples(samples, kept)
-        return kept
+        if shard is None or not (folder / "problems.jsonl").exists():
+            rows = (json.dumps(plain(problem), ensure_ascii=False) + "\n" for problem in problems)
+            write_atomically(folder / "problems.jsonl", "".join(rows))
+        kept: dict[tuple[str, int], EvalSample] = {}
+        own = self._file(name, shard)
+        for path in sorted(folder.glob("samples*.jsonl")):
+            graded = [s for s in read_samples(path) if s.score is not None]
+            kept |= {s.key: s for s in graded}
+            if path == own and shard is not None:
+                write_samples(own, graded)  # half a line left by a kill must go before more is appended
+        if shard is None and kept:
+            write_samples(own, kept.values())
+            self._forget_shards(name)
+        return list(kept.values())
 
-    def append_to(self, name: str) -> TextIO:
-        return (self.path / name / "samples.jsonl").open("a", encoding="utf-8")
+    def append_to(self, name: str, shard: tuple[int, int] | None = None) -> TextIO:
+        return self._file(name, shard).open("a", encoding="utf-8")
 
     def finish(self, name: str, samples: Sequence[EvalSample]) -> None:
         """Replace the samples, appended as they came, by all of them in order."""
-        write_samples(self.path / name / "samples.jsonl", samples)
+        write_samples(self._file(name, None), samples)
+
+    def _file(self, name: str, shard: tuple[int, int] | None) -> Path:
+        return self.path / name / (f"samples.shard-{shard[0]}-of-{shard[1]}.jsonl" if shard else "samples.jsonl")
+
+    def _forget_shards(self, name: str) -> None:
+        for path in (self.path / name).glob("samples.shard-*.jsonl"):
+            path.unlink()
 
     def write_results(self, results: Mapping[str, Any], markdown: str) -> None:
         write_atomically(self.path / "results.md", markdown)

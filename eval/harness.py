@@ -97,6 +97,44 @@ def evaluate(
     order: what a caller appends to a file. done: samples of an earlier, killed run of the same call, kept as they are.
     Raises UserError for no problems, k below 1, or k above 1 with greedy sampling (k equal samples).
     """
+    began = time.perf_counter()
+    samples = draw(
+        problems,
+        engine=engine,
+        tokenizer=tokenizer,
+        template=template,
+        sampling=sampling,
+        k=k,
+        pool=pool,
+        verifier=verifier,
+        seed=seed,
+        on_progress=on_progress,
+        done=done,
+        on_sample=on_sample,
+        batch=batch,
+    )
+    return summarise(problems, samples, k, name=name, seconds=time.perf_counter() - began)
+
+
+def draw(
+    problems: Sequence[Problem],
+    *,
+    engine: Engine,
+    tokenizer: Any,
+    template: EvalTemplate,
+    sampling: Sampling,
+    k: int,
+    pool: VerifierPool,
+    verifier: VerifierSpec,
+    seed: int,
+    on_progress: Callable[[int, int], None] | None = None,
+    done: Sequence[EvalSample] = (),
+    on_sample: Callable[[EvalSample], None] | None = None,
+    batch: int = DEFAULT_BATCH,
+    shard: tuple[int, int] = (0, 1),
+) -> list[EvalSample]:
+    """The samples of `evaluate`, graded, by problem and index. shard (i, n): only every n-th batch, from the i-th on;
+    n processes with the n shards draw what one would."""
     if k < 1:
         raise UserError(f"k must be 1 or more samples a problem, got {k}")
     if sampling.temperature == 0 and k > 1:
@@ -104,37 +142,43 @@ def evaluate(
     if batch < 1:
         raise UserError(f"batch must be 1 or more samples, got {batch}")
     check_ids(problems)
-    began = time.perf_counter()
     prefill = template.turn_prefill(tokenizer)
     sampling = replace(sampling, stop=template.stop, stop_token_ids=template.stop_token_ids(tokenizer))
     prompts = {p.id: (template.render(p.prompt, tokenizer), template.encode(p.prompt, tokenizer)) for p in problems}
-    work = [(problem, index) for problem in problems for index in range(k)]
-    grading = _Grading({s.key: s for s in done}, len(work), pool, verifier, on_progress, on_sample)
+    everything = [(problem, index) for problem in problems for index in range(k)]
+    mine = [i for i in range(len(everything)) if i // batch % shard[1] == shard[0]]
+    work = [everything[i] for i in mine]
+    wanted = {(problem.id, index) for problem, index in work}
+    grading = _Grading({s.key: s for s in done if s.key in wanted}, len(work), pool, verifier, on_progress, on_sample)
 
-    def sample(todo: Sequence[tuple[Problem, int]], draw: Callable[[list[list[int]], OnCompletion], object]) -> None:
+    def sample(
+        todo: Sequence[tuple[Problem, int]], generate: Callable[[list[list[int]], OnCompletion], object]
+    ) -> None:
         def completed(position: int, _: int, completion: Completion) -> None:
             problem, index = todo[position]
             grading.add(problem, index, prompts[problem.id][0], prefill, completion)
 
-        draw([prompts[problem.id][1] for problem, _ in todo], completed)
+        generate([prompts[problem.id][1] for problem, _ in todo], completed)
 
     try:
         if isinstance(engine, StreamEngine):
-            streams = [i for i, (problem, index) in enumerate(work) if (problem.id, index) not in grading.finished]
+            streams = [i for i in mine if (everything[i][0].id, everything[i][1]) not in grading.finished]
             settings, by_stream = replace(sampling, seed=seed), engine.generate_streams
-            sample([work[i] for i in streams], lambda ids, each: _report(by_stream(ids, settings, streams, each), each))
+            sample(
+                [everything[i] for i in streams],
+                lambda ids, each: _report(by_stream(ids, settings, streams, each), each),
+            )
         else:
             for start in range(0, len(work), batch):
                 todo = work[start : start + batch]
                 if all((problem.id, index) in grading.finished for problem, index in todo):
                     continue
-                settings = replace(sampling, seed=batch_seed(seed, start // batch))
+                settings = replace(sampling, seed=batch_seed(seed, mine[start] // batch))
                 sample(todo, partial(_generate_one_each, engine, settings))
     finally:
         # What was sampled before an engine failed or the user stopped is graded and kept too.
         grading.wait()
-    samples = [grading.finished[problem.id, index] for problem, index in work]
-    return summarise(problems, samples, k, name=name, seconds=time.perf_counter() - began)
+    return [grading.finished[problem.id, index] for problem, index in work]
 
 
 def batch_seed(seed: int, batch: int) -> int:

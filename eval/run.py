@@ -16,11 +16,12 @@ from r1zero.config import GRPOConfig
 from r1zero.errors import UserError
 from r1zero.eval import protocols, templates
 from r1zero.eval.folder import EvalFolder, append
-from r1zero.eval.harness import evaluate
+from r1zero.eval.harness import draw, evaluate
 from r1zero.eval.manifest import Manifest, benchmark_facts, model_fingerprint
 from r1zero.eval.model import Model, checkpoint_path, run_of
 from r1zero.eval.output import figures, markdown
 from r1zero.eval.result import EvalResult, summarise
+from r1zero.eval.samples import EvalSample
 from r1zero.eval.tasks import EvalSettings, Task, held_out, suite
 from r1zero.eval.templates import Trial
 from r1zero.eval.voting import with_votes
@@ -61,9 +62,13 @@ def run_eval(
         manifest = _manifest(settings, model, tasks)
         label = _label(settings)
         folder = EvalFolder(Path(settings.out) if settings.out else _default_folder(label, tasks, manifest))
-        folder.open(manifest)
+        folder.open(manifest, shared=settings.shard is not None)
         try:
             say(f"folder: {folder.path}")
+            if settings.shard is not None:
+                for task in tasks:
+                    _draw(settings, model, folder, task, tasks, pool, say, on_progress)
+                return Finished(folder=folder.path, label=label, results=(), trials=tuple(trials))
             results = [_score(settings, model, folder, task, tasks, pool, say, on_progress) for task in tasks]
             scores = {result.name: figures(result) for result in results}
             folder.write_results(
@@ -85,32 +90,47 @@ def _score(
     say: Say,
     on_progress: Callable[[str, int, int], None] | None,
 ) -> EvalResult:
-    loaded, template = task.loaded, task.template
-    assert template is not None
-    done = folder.start(loaded.name, loaded.problems)
-    say(f"{loaded.name}: {_describe(task, model)}" + (f"; {len(done)} samples are there already" if done else ""))
-    if len(done) == task.num_samples:
-        result = summarise(loaded.problems, done, task.k, name=loaded.name)
-    else:
-        with folder.append_to(loaded.name) as file:
-            result = evaluate(
-                loaded.problems,
-                engine=model.engine(tasks),
-                tokenizer=model.tokenizer,
-                template=template,
-                sampling=task.sampling,
-                k=task.k,
-                pool=pool,
-                verifier=loaded.verifier,
-                seed=task.seed,
-                on_progress=None if on_progress is None else lambda n, of: on_progress(loaded.name, n, of),
-                name=loaded.name,
-                done=done,
-                on_sample=lambda sample: append(file, sample),
-                batch=settings.batch,
-            )
+    samples = _draw(settings, model, folder, task, tasks, pool, say, on_progress)
+    loaded = task.loaded
+    result = summarise(loaded.problems, samples, task.k, name=loaded.name)
     folder.finish(loaded.name, result.samples)
     return with_votes(result, pool, loaded.verifier, seed=task.seed, draws=settings.draws)
+
+
+def _draw(
+    settings: EvalSettings,
+    model: Model,
+    folder: EvalFolder,
+    task: Task,
+    tasks: Sequence[Task],
+    pool: VerifierPool,
+    say: Say,
+    on_progress: Callable[[str, int, int], None] | None,
+) -> list[EvalSample]:
+    """The task's samples (of a shard, its share), those that are there already and those still to be drawn."""
+    loaded, template = task.loaded, task.template
+    assert template is not None
+    done = folder.start(loaded.name, loaded.problems, settings.shard)
+    say(f"{loaded.name}: {_describe(task, model)}" + (f"; {len(done)} samples are there already" if done else ""))
+    if len(done) == task.num_samples:
+        return done
+    with folder.append_to(loaded.name, settings.shard) as file:
+        return draw(
+            loaded.problems,
+            engine=model.engine(tasks),
+            tokenizer=model.tokenizer,
+            template=template,
+            sampling=task.sampling,
+            k=task.k,
+            pool=pool,
+            verifier=loaded.verifier,
+            seed=task.seed,
+            on_progress=None if on_progress is None else lambda n, of: on_progress(loaded.name, n, of),
+            done=done,
+            on_sample=lambda sample: append(file, sample),
+            batch=settings.batch,
+            shard=settings.shard or (0, 1),
+        )
 
 
 def _with_templates(

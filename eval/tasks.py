@@ -52,6 +52,8 @@ class EvalSettings:
     deadline_seconds: float = 30.0
     endpoint: EndpointConfig | None = None
     """Sample from an OpenAI-compatible endpoint instead of an engine of ours."""
+    shard: tuple[int, int] | None = None
+    """(i, n): draw only every n-th batch from the i-th on, into the same folder; the run without it takes all in."""
     template_slice: int = 32
     """Problems on which `--template best` tries each template."""
 

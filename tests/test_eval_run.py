@@ -14,6 +14,7 @@ from r1zero.errors import UserError
 from r1zero.eval import cli as eval_cli
 from r1zero.eval.compare import compare
 from r1zero.eval.folder import read_results
+from r1zero.eval.parallel import draw_shards
 from r1zero.eval.regrade import regrade
 from r1zero.eval.run import Finished, run_eval
 from r1zero.eval.samples import read_samples
@@ -92,6 +93,24 @@ def test_an_evaluation_killed_and_resumed_leaves_the_files_of_one_that_was_not(
     assert len(read_samples(done.folder / "sums" / "samples.jsonl")) == NUM_PROBLEMS * K
     # Once more, with nothing left to do: no engine starts, and the same file stands.
     assert files(quiet(settings).folder) == files(whole.folder)
+
+
+def test_shards_draw_what_one_process_draws(settings: EvalSettings, tmp_path: Path) -> None:
+    whole = quiet(replace(settings, out=str(tmp_path / "whole")))
+    for i in (1, 0):
+        assert quiet(replace(settings, shard=(i, 2))).results == ()
+    left = sorted(path.name for path in (Path(settings.out) / "sums").iterdir())
+    assert left == ["problems.jsonl", "samples.shard-0-of-2.jsonl", "samples.shard-1-of-2.jsonl"]
+    done = quiet(settings)
+    assert files(done.folder) == files(whole.folder)
+    assert sorted(path.name for path in (done.folder / "sums").iterdir()) == ["problems.jsonl", "samples.jsonl"]
+
+
+@pytest.mark.slow
+def test_two_processes_side_by_side_draw_what_one_does(settings: EvalSettings, tmp_path: Path) -> None:
+    whole = quiet(replace(settings, out=str(tmp_path / "whole"), verifier="answer"))
+    draw_shards(replace(settings, verifier="answer"), 2)
+    assert files(quiet(replace(settings, verifier="answer")).folder) == files(whole.folder)
 
 
 def test_results_hold_the_figures_and_all_they_depend_on(settings: EvalSettings) -> None:
@@ -188,6 +207,7 @@ def test_the_best_template_is_found_by_trying_and_all_are_reported(settings: Eva
         (["MODEL", "--suite", "DATA", "--verifier", "maths"], "did you mean 'math'"),
         (["MODEL", "--suite", "DATA", "--engine", "transformers", "--template", "plain"], "positions"),
         (["MODEL", "--suite", "DATA,DATA", "--template", "plain"], "twice"),
+        (["MODEL", "--suite", "DATA", "--shard", "2/2"], "must be I/N"),
         (["--endpoint", "http://localhost:1/v1", "--suite", "DATA"], "needs --model"),
         (["--regrade", "nowhere"], "holds no results.json"),
         (["decontaminate", "--suite", "math500"], "needs --train"),
