@@ -4,6 +4,7 @@ verdict, the reason, and the thinking apart from the answer. Needs the package i
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,20 @@ def write_logs(folder: Path, out: Path | None = None) -> list[Path]:
     results = read_results(folder)
     out = out or folder / "inspect"
     out.mkdir(parents=True, exist_ok=True)
+    created = datetime.fromtimestamp((folder / "results.json").stat().st_mtime, tz=UTC).isoformat()
     paths = []
     for name in results["benchmarks"]:
         problems = {p.id: p for p in read_problems(folder, name)}
         samples = read_samples(folder / name / "samples.jsonl")
         path = out / f"{name.replace(':', '-').replace('/', '-')}.eval"
-        write_eval_log(_log(name, results, problems, samples), str(path))
+        write_eval_log(_log(name, results, problems, samples, created), str(path))
         paths.append(path)
     return paths
 
 
-def _log(name: str, results: dict[str, Any], problems: dict[str, Problem], samples: list[EvalSample]) -> Any:
+def _log(
+    name: str, results: dict[str, Any], problems: dict[str, Problem], samples: list[EvalSample], created: str
+) -> Any:
     from inspect_ai import log
     from inspect_ai.model import GenerateConfig
 
@@ -54,7 +58,7 @@ def _log(name: str, results: dict[str, Any], problems: dict[str, Problem], sampl
     return log.EvalLog(
         status="success",
         eval=log.EvalSpec(
-            created="1970-01-01T00:00:00+00:00",
+            created=created,
             task=name,
             model=f"r1zero/{manifest['checkpoint']}",
             dataset=log.EvalDataset(name=facts["source"], samples=len(problems), sample_ids=list(problems)),
