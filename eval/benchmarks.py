@@ -271,19 +271,19 @@ def load(
     return Loaded(
         name=Path(name).name.partition(".")[0] if is_file else name.replace(":", "-"),
         problems=tuple(problems),
-        verifier=verifier or VerifierSpec(name=_verifier_of(name, problems)),
+        verifier=verifier or _verifier_of(name, problems),
         fingerprint=fingerprint(problems),
         source=name,
         settings={"limit": limit, "seed": seed, **({} if is_file else {"size": size})},
     )
 
 
-def _verifier_of(source: str, problems: Sequence[Problem]) -> str:
+def _verifier_of(source: str, problems: Sequence[Problem]) -> VerifierSpec:
     if source.startswith("reasoning_gym:"):
-        return "reasoning_gym"
+        return VerifierSpec(name="reasoning_gym")
     if source.startswith("tiny:"):
-        return "answer"
-    return "code" if all("tests" in problem.data for problem in problems) else "math"
+        return VerifierSpec(name="answer", options={"rules": ["answer_tag"]})  # as in the recipe tiny-cpu
+    return TESTS if all("tests" in problem.data for problem in problems) else EQUAL
 
 
 def _load_benchmark(entry: Benchmark, data_dir: str, limit: int, verifier: VerifierSpec | None) -> Loaded:

@@ -51,7 +51,7 @@ def run_eval(
     """
     run = None if settings.endpoint else run_of(settings.checkpoint)
     model = Model(settings, run)
-    tasks = suite(settings, run) if settings.suite else held_out(settings, run, model.tokenizer)
+    tasks = suite(settings) if settings.suite else held_out(settings, run, model.tokenizer)
     names = [task.loaded.name for task in tasks]
     if len(set(names)) != len(names):
         raise UserError(f"--suite names a benchmark twice: {', '.join(names)}")

@@ -110,7 +110,7 @@ def held_out(settings: EvalSettings, run: GRPOConfig | None, tokenizer: Any) -> 
     return [Task(loaded=loaded, sampling=_overridden(sampling, settings), k=k, seed=seed)]
 
 
-def suite(settings: EvalSettings, run: GRPOConfig | None) -> list[Task]:
+def suite(settings: EvalSettings) -> list[Task]:
     protocol = protocols.get(settings.protocol)
     sampling = Sampling(
         max_tokens=protocol.max_tokens, temperature=protocol.temperature, top_p=protocol.top_p, top_k=0, min_p=0.0
@@ -119,8 +119,6 @@ def suite(settings: EvalSettings, run: GRPOConfig | None) -> list[Task]:
     tasks = []
     for name in settings.suite:
         verifier = VerifierSpec(name=settings.verifier) if settings.verifier else None
-        if verifier is None and run is not None and name == run.eval.data.source:
-            verifier = VerifierSpec(name=run.reward.terms[0].verifier, options=run.reward.terms[0].options)
         loaded = benchmarks.load(
             name, data_dir=settings.data_dir, limit=settings.limit, seed=seed, size=settings.size, verifier=verifier
         )
