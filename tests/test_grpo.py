@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -191,6 +194,26 @@ def test_learning_rates(settings: OptimizerConfig, expected: list[float]) -> Non
 def test_the_length_limit_switches_at_its_step() -> None:
     config = dataclasses.replace(small(), length_switches=[LengthSwitch(step=3, max_tokens=200)])
     assert [max_tokens_at(config, step) for step in (1, 2, 3, 9)] == [96, 96, 200, 200]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [("--algorithm.beta", "0.05"), ("--algorithm.std", "batch")])
+def test_one_and_two_processes_have_the_same_gradient_and_metrics(tmp_path: Path, options: tuple[str, str]) -> None:
+    results = []
+    for processes in (1, 2):
+        out = tmp_path / f"{processes}.pt"
+        launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
+        launch += ["--standalone", "-m", "tests.data_parallel", str(out), *options]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(launch, capture_output=True, text=True, check=False, env=environment, timeout=240)
+        assert done.returncode == 0, done.stderr
+        results.append(torch.load(out))
+    one, two = results
+    assert (one["processes"], two["processes"]) == (1, 2)
+    (first,), (second,) = one["gradients"], two["gradients"]
+    assert first.norm() > 0.01
+    assert torch.allclose(first, second, rtol=1e-4, atol=1e-6)
+    assert two["metrics"] == pytest.approx(one["metrics"], rel=1e-4, abs=1e-6)
 
 
 # -- whole runs ------------------------------------------------------------------------------------------------------
