@@ -6,13 +6,10 @@ Everything that can be wrong with the input is looked at before the run's folder
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -20,7 +17,7 @@ import transformers
 from transformers import PreTrainedTokenizerBase
 
 from r1zero import datasets, models, prompts
-from r1zero.checkpoint import latest_checkpoint, load_trainer_state, prune, save_checkpoint
+from r1zero.checkpoint import load_trainer_state, prune, save_checkpoint
 from r1zero.config import DataConfig, GRPOConfig
 from r1zero.errors import UserError
 from r1zero.eval.harness import evaluate
@@ -36,6 +33,7 @@ from r1zero.rollout.base import Sampling
 from r1zero.run import RunFolder, plain
 from r1zero.tracking import Tracker, make_accelerator, say
 from r1zero.train.grpo import GRPO, ScoredGroup
+from r1zero.train.session import complete, find_run, step_of, stop_requests
 from r1zero.verifiers import VerifierPool, VerifierSpec, resolve
 
 
@@ -58,18 +56,9 @@ def train_grpo(config: GRPOConfig, *, resume: bool = False) -> Path:
     Raises UserError for every mistake that is the user's to mend. Ctrl-C and SIGTERM end the run after the step under
     way, with a checkpoint.
     """
-    folder = RunFolder(config.run.root, config.run.name)
-    if folder.exists and not resume:
-        raise UserError(
-            f"{folder.path} holds a run already: add --resume to go on with it, give --run.name another name, "
-            f"or delete the folder"
-        )
-    if resume and not folder.exists:
-        raise UserError(f"nothing to resume: {folder.path} holds no run")
-    checkpoint = latest_checkpoint(folder.checkpoints)
+    folder, checkpoint = find_run(config.run, resume=resume)
     inputs = prepare(config)
-    if checkpoint is not None and _step_of(checkpoint) >= config.run.steps:
-        say(f"{folder.path} is complete: its last checkpoint is {checkpoint}; --run.steps N goes on to step N")
+    if checkpoint is not None and complete(folder, checkpoint, config.run.steps):
         return checkpoint
     folder.open()
     try:
@@ -98,8 +87,8 @@ def prepare(config: GRPOConfig) -> Inputs:
         )
     model_path = models.resolve(config.model.path)
     tokenizer = load_tokenizer(model_path)
-    kept, skipped = _within_limit(problems, config.data, template, tokenizer)
-    held_out, _ = _within_limit(held_out, config.eval.data, template, tokenizer)
+    kept, skipped = within_limit(problems, config.data, template, tokenizer)
+    held_out, _ = within_limit(held_out, config.eval.data, template, tokenizer)
     return Inputs(
         model_path=model_path,
         tokenizer=tokenizer,
@@ -110,7 +99,7 @@ def prepare(config: GRPOConfig) -> Inputs:
     )
 
 
-def _within_limit(
+def within_limit(
     problems: Sequence[Problem], data: DataConfig, template: Template, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[list[Problem], int]:
     """The problems whose prompt fits, and how many do not; raises UserError where the config says to refuse."""
@@ -138,7 +127,7 @@ def _train(config: GRPOConfig, inputs: Inputs, folder: RunFolder, checkpoint: Pa
     dtype = compute_dtype(config.model)
     accelerator = make_accelerator(config.run, folder, "bf16" if dtype == torch.bfloat16 else "no")
     torch.manual_seed(config.run.seed)
-    start = _step_of(checkpoint) if checkpoint else 0
+    start = step_of(checkpoint) if checkpoint else 0
     lora = config.model.lora_rank > 0
     model = load_model(inputs.model_path if lora else checkpoint or inputs.model_path, config.model)
     if lora:
@@ -226,7 +215,7 @@ class _Run:
             self.tracker.log(0, _eval_metrics(self.first_eval))
         last_eval = self.first_eval
         checkpoint: Path | None = None
-        with _stop_requests() as stop:
+        with stop_requests() as stop:
             for step in range(self.start + 1, run.steps + 1):
                 metrics, groups, advantages = self.grpo.step(step)
                 self._warn(step, metrics)
@@ -309,7 +298,12 @@ class _Run:
         return {
             "seed": self.config.run.seed,
             "engine": self.grpo.engine.name,
-            "template": {"name": inputs.template.name, "fingerprint": inputs.template.fingerprint},
+            "template": {
+                "name": inputs.template.name,
+                "fingerprint": inputs.template.fingerprint,
+                # Of the prompt as this tokenizer's chat template makes it, and of the stop tokens.
+                "rendered": inputs.template.rendered_fingerprint(inputs.tokenizer),
+            },
             "model": str(self.config.model.path),
             "data": {
                 "problems": len(inputs.problems),
@@ -389,30 +383,3 @@ def _rollout_rows(
                 "reward": reward.value,
                 "advantage": advantage,
             }
-
-
-def _step_of(checkpoint: Path) -> int:
-    return int(checkpoint.name.removeprefix("step-"))
-
-
-class _StopRequest:
-    requested = False
-
-
-@contextmanager
-def _stop_requests() -> Iterator[_StopRequest]:
-    """Ctrl-C or SIGTERM asks for a stop after the step under way; a second one stops at once."""
-    stop = _StopRequest()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if stop.requested:
-            raise KeyboardInterrupt
-        stop.requested = True
-        say("stopping after this step, with a checkpoint; once more to stop at once", style="bold yellow")
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
