@@ -1,7 +1,8 @@
 """The policy: a Hugging Face causal model with float32 master weights, and the log-probabilities of its completions.
 
-Every stage takes its log-probabilities from here. Sequences are right-padded: positions then count from the first
-token and the causal mask hides the padding, so that no position ids or attention mask can be got wrong.
+Every stage takes its log-probabilities from here. Where the model's attention allows it (`packing.supports_packing`)
+rows go through it packed, without padding and with each prompt once. Else they are right-padded: positions then count
+from the first token and the causal mask hides the padding, so that no position ids or mask can be got wrong.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from r1zero.config import ModelConfig
 from r1zero.errors import UserError
 from r1zero.logprobs import language_model_head, token_logprobs
+from r1zero.packing import Packed, model_inputs, pack, supports_packing, use_packed_attention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +37,22 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Padded:
+    """Right-padded rows, for a model whose attention cannot be packed."""
+
+    input_ids: Tensor
+    """(B, S) prompt, completion, padding."""
+    predicting: Tensor
+    """(N,) places in the flattened (B, S) whose states predict the completion tokens, in row-major order."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MicroBatch:
-    """Right-padded rows that go through the model together."""
+    """Rows that go through the model together."""
 
     indices: tuple[int, ...]
     """(B,) which rows of the step these are."""
-    input_ids: Tensor
-    """(B, S) prompt, completion, padding."""
-    starts: Tensor
-    """(B,) position of the first completion token, at least 1."""
+    inputs: Packed | Padded
     mask: Tensor
     """(B, T) bool, True on completion tokens; T is the longest completion here."""
     targets: Tensor
@@ -54,11 +63,16 @@ class MicroBatch:
         return torch.zeros(self.mask.shape, dtype=flat.dtype, device=flat.device).masked_scatter(self.mask, flat)
 
 
-def micro_batches(rows: Sequence[Row], max_tokens: int, device: torch.device | str = "cpu") -> list[MicroBatch]:
+def micro_batches(
+    rows: Sequence[Row], max_tokens: int, device: torch.device | str = "cpu", *, packed: bool = False
+) -> list[MicroBatch]:
     """Split rows into batches of at most `max_tokens` tokens, padding included, longest first.
 
-    Neighbours in length share a batch, so little is padding. A single row over the limit gets a batch of its own.
+    Padded, neighbours in length share a batch, so little is padding; packed, neighbours are rows of one prompt, which
+    counts once. A single row over the limit gets a batch of its own.
     """
+    if packed:
+        return [_micro_batch(rows, group, device, packed=True) for group in _by_prompt(rows, max_tokens)]
     order = sorted(range(len(rows)), key=lambda i: (-rows[i].length, i))
     groups: list[list[int]] = []
     for i in order:
@@ -66,21 +80,48 @@ def micro_batches(rows: Sequence[Row], max_tokens: int, device: torch.device | s
             groups[-1].append(i)
         else:
             groups.append([i])
-    return [_micro_batch(rows, group, device) for group in groups]
+    return [_micro_batch(rows, group, device, packed=False) for group in groups]
 
 
-def _micro_batch(rows: Sequence[Row], indices: list[int], device: torch.device | str) -> MicroBatch:
+def _by_prompt(rows: Sequence[Row], max_tokens: int) -> list[list[int]]:
+    """Rows in batches of at most `max_tokens`, a batch's rows of one prompt together and the longest of them first."""
+    together: dict[tuple[int, ...], list[int]] = {}
+    for i in sorted(range(len(rows)), key=lambda i: (-rows[i].length, i)):
+        together.setdefault(rows[i].prompt_ids, []).append(i)
+    batches: list[list[int]] = [[]]
+    used = 0
+    for prompt, members in together.items():
+        started = False  # whether the batch under way holds this prompt
+        for i in members:
+            size = len(rows[i].completion_ids) + (0 if started else len(prompt))
+            if batches[-1] and used + size > max_tokens:
+                batches.append([])
+                used, size = 0, rows[i].length
+            batches[-1].append(i)
+            used += size
+            started = True
+    return [batch for batch in batches if batch]
+
+
+def _micro_batch(rows: Sequence[Row], indices: list[int], device: torch.device | str, *, packed: bool) -> MicroBatch:
     chosen = [rows[i] for i in indices]
-    longest = max(row.length for row in chosen)
-    input_ids = torch.tensor(
-        [[*row.prompt_ids, *row.completion_ids, *([0] * (longest - row.length))] for row in chosen]
-    )
     lengths = torch.tensor([len(row.completion_ids) for row in chosen])
     mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
+    inputs: Packed | Padded
+    if packed:
+        inputs = pack([(row.prompt_ids, row.completion_ids) for row in chosen], device)
+    else:
+        longest = max(row.length for row in chosen)
+        ids = [[*row.prompt_ids, *row.completion_ids, *([0] * (longest - row.length))] for row in chosen]
+        starts = torch.tensor([i * longest + len(row.prompt_ids) for i, row in enumerate(chosen)])
+        row, offset = mask.nonzero(as_tuple=True)
+        inputs = Padded(
+            input_ids=torch.tensor(ids).to(device),
+            predicting=(starts[row] + offset - 1).to(device),  # the state before each token
+        )
     return MicroBatch(
         indices=tuple(indices),
-        input_ids=input_ids.to(device),
-        starts=torch.tensor([len(row.prompt_ids) for row in chosen]).to(device),
+        inputs=inputs,
         mask=mask.to(device),
         targets=torch.tensor([token for row in chosen for token in row.completion_ids]).to(device),
     )
@@ -96,6 +137,16 @@ class Policy(nn.Module):
         super().__init__()
         self.model = model
         language_model_head(model)  # refuses a model whose logits are not just head(hidden)
+        self.packed = supports_packing(model)
+        """Whether micro-batches are packed; else they are padded."""
+        if self.packed:
+            use_packed_attention(model)
+
+    def micro_batches(
+        self, rows: Sequence[Row], max_tokens: int, device: torch.device | str = "cpu"
+    ) -> list[MicroBatch]:
+        """Micro-batches as this model takes them: see the function of this name."""
+        return micro_batches(rows, max_tokens, device, packed=self.packed)
 
     def forward(
         self, batch: MicroBatch, *, temperature: float = 1.0, entropy_gradient: bool = False
@@ -105,9 +156,10 @@ class Policy(nn.Module):
 
         Only completion positions reach the language-model head, in chunks: see `logprobs.token_logprobs`.
         """
-        hidden = self.backbone(input_ids=batch.input_ids, use_cache=False).last_hidden_state  # (B, S, D)
-        row, offset = batch.mask.nonzero(as_tuple=True)  # (N,), row-major
-        predicting = hidden[row, batch.starts[row] + offset - 1]  # (N, D): the state before each token
+        inputs = batch.inputs
+        taken = model_inputs(inputs) if isinstance(inputs, Packed) else {"input_ids": inputs.input_ids}
+        hidden = self.backbone(**taken, use_cache=False).last_hidden_state  # (B, S, D), packed (1, L, D)
+        predicting = hidden.flatten(0, 1).index_select(0, inputs.predicting)  # (N, D): the state before each token
         head = self.head
         logprobs, entropy = token_logprobs(
             predicting, head.weight, batch.targets, bias=head.bias, temperature=temperature

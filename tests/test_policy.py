@@ -40,14 +40,14 @@ def test_micro_batches_hold_every_row_once_within_the_budget() -> None:
     rows = [Row(prompt_ids=(1,) * (1 + i % 5), completion_ids=(2,) * (1 + i % 11)) for i in range(60)]
     batches = micro_batches(rows, 64)
     assert sorted(i for b in batches for i in b.indices) == list(range(60))
-    assert all(b.input_ids.numel() <= 64 for b in batches)
+    assert all(b.inputs.input_ids.numel() <= 64 for b in batches)
     used = sum(row.length for row in rows)
-    assert used / sum(b.input_ids.numel() for b in batches) > 0.9  # sorted by length: little is padding
+    assert used / sum(b.inputs.input_ids.numel() for b in batches) > 0.9  # sorted by length: little is padding
 
 
 def test_a_row_over_the_budget_goes_alone() -> None:
     batches = micro_batches([*ROWS, Row(prompt_ids=(1,) * 50, completion_ids=(2,) * 50)], 16)
-    assert [len(b.indices) for b in batches if b.input_ids.shape[1] == 100] == [1]
+    assert [len(b.indices) for b in batches if b.inputs.input_ids.shape[1] == 100] == [1]
 
 
 def test_spread_puts_values_in_row_major_order() -> None:

@@ -38,7 +38,7 @@ from r1zero.advantages import (
 )
 from r1zero.config import AlgorithmConfig, GRPOConfig, OptimizerConfig
 from r1zero.errors import UserError
-from r1zero.policy import MicroBatch, Policy, Row, micro_batches
+from r1zero.policy import MicroBatch, Policy, Row
 from r1zero.prompts import Template
 from r1zero.records import Completion, Problem
 from r1zero.rewards import Pending, Reward, Rewarder, reward_metrics
@@ -329,7 +329,9 @@ class GRPO:
         """
         parts: list[losses.Metrics] = []
         seen: dict[int, Tensor] = {}
-        micros = micro_batches([rows[i] for i in learns], self.config.optimizer.micro_batch_tokens, self.device)
+        micros = self.model.micro_batches(
+            [rows[i] for i in learns], self.config.optimizer.micro_batch_tokens, self.device
+        )
         for k, micro in enumerate(micros):
             with self._no_gradient_exchange(k < len(micros) - 1):
                 indices = [learns[i] for i in micro.indices]
@@ -475,7 +477,8 @@ class GRPO:
         """(B, T) logprobs of all rows under `policy`, without gradient."""
         result = torch.zeros(mask.shape)
         present = [i for i in range(len(rows)) if bool(mask[i].any())]
-        for micro in micro_batches([rows[i] for i in present], self.config.optimizer.micro_batch_tokens, self.device):
+        budget = self.config.optimizer.micro_batch_tokens
+        for micro in self.model.micro_batches([rows[i] for i in present], budget, self.device):
             with self.accelerator.autocast():
                 logprobs, _ = policy(micro, temperature=self._temperature)
             index = torch.tensor([present[i] for i in micro.indices])
@@ -529,7 +532,7 @@ class GRPO:
                 parameter.grad = torch.zeros_like(parameter)
             return
         row = Row(prompt_ids=(0,), completion_ids=(0,))
-        logprobs, _ = self.policy(micro_batches([row], 2, self.device)[0], temperature=1.0)
+        logprobs, _ = self.policy(self.model.micro_batches([row], 2, self.device)[0], temperature=1.0)
         self.accelerator.backward(logprobs.sum() * 0.0)
 
     @contextmanager
