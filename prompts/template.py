@@ -107,6 +107,17 @@ class Template:
             raise UserError(f"template {self.name!r}: this tokenizer has no EOS token, so no completion would end")
         return tuple(dict.fromkeys(ids))
 
+    def end_token_id(self, tokenizer: Tokenizer) -> int:
+        """The id a finished completion ends with: what training text puts at its end, and a model learns to stop by.
+
+        Raises UserError where the tokenizer has none.
+        """
+        text = self._chat_end_of_turn(tokenizer) if self.kind == "chat" else self.end_of_turn
+        index = control_tokens(tokenizer, frame=text).get(text or tokenizer.eos_token or "")
+        if index is None:
+            raise UserError(f"template {self.name!r}: this tokenizer has no {text or 'EOS token'} to end a text with")
+        return index
+
     def turn_prefill(self, tokenizer: Tokenizer) -> str:
         """`prefill`, or the `<think>` that the tokenizer's chat template opens by itself (DeepSeek-R1's does).
 

@@ -29,7 +29,7 @@ _TEST_SHARE = 5
 
 
 @dataclass(frozen=True)
-class _Row:
+class DataRow:
     """One raw row and where it stands, for the error that names it."""
 
     where: str
@@ -50,15 +50,22 @@ def load_problems(config: DataConfig) -> list[Problem]:
     elif source.startswith(TINY):
         problems = _tiny_problems(config)
     else:
-        is_file = source.endswith(SUFFIXES)
-        rows = list(_read_file(Path(source)) if is_file else _read_hub(config))
-        if not rows:
-            raise UserError(f"{source}: holds no rows")
-        kept = _filter(rows, config)
-        problems = [_problem(row, index, config) for index, row in enumerate(kept)]
+        problems = [_problem(row, index, config) for index, row in enumerate(read_rows(config))]
         problems = _with_unique_ids(problems)
     random.Random(config.seed).shuffle(problems)
     return problems[: config.limit] if config.limit else problems
+
+
+def read_rows(config: DataConfig) -> list[DataRow]:
+    """The raw rows of a file or a hub dataset that pass `config.filter`, in their order.
+
+    Raises UserError as `load_problems` does.
+    """
+    is_file = config.source.endswith(SUFFIXES)
+    rows = list(_read_file(Path(config.source)) if is_file else _read_hub(config))
+    if not rows:
+        raise UserError(f"{config.source}: holds no rows")
+    return _filter(rows, config)
 
 
 def fingerprint(problems: Sequence[Problem]) -> str:
@@ -92,7 +99,7 @@ def _normal(question: str) -> str:
 # Rows from files and from the hub
 
 
-def _read_file(path: Path) -> Iterator[_Row]:
+def _read_file(path: Path) -> Iterator[DataRow]:
     if not path.is_file():
         raise UserError(f"data file {path} does not exist (working folder: {Path.cwd().name}): check data.source")
     if path.suffix == ".parquet":
@@ -115,7 +122,7 @@ def _read_file(path: Path) -> Iterator[_Row]:
             yield _object(_loads(record, path, number), f"{path}:{number}")
 
 
-def _parse_json(path: Path, text: str) -> Iterator[_Row]:
+def _parse_json(path: Path, text: str) -> Iterator[DataRow]:
     if not text.strip():
         return
     rows = _loads(text, path, 1)
@@ -135,13 +142,13 @@ def _loads(text: str, path: Path, first_line: int) -> Any:
         raise UserError(f"{path}:{first_line}: JSON nested too deep") from error
 
 
-def _object(value: Any, where: str) -> _Row:
+def _object(value: Any, where: str) -> DataRow:
     if not isinstance(value, dict):
         raise UserError(f"{where}: a {type(value).__name__}, not an object with fields")
-    return _Row(where, value)
+    return DataRow(where, value)
 
 
-def _read_parquet(path: Path) -> Iterator[_Row]:
+def _read_parquet(path: Path) -> Iterator[DataRow]:
     import pyarrow
     import pyarrow.parquet
 
@@ -150,10 +157,10 @@ def _read_parquet(path: Path) -> Iterator[_Row]:
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise UserError(f"{path}: not a parquet file ({str(error).splitlines()[0]})") from error
     for number, row in enumerate(rows, 1):
-        yield _Row(f"{path}, row {number}", row)
+        yield DataRow(f"{path}, row {number}", row)
 
 
-def _read_hub(config: DataConfig) -> Iterator[_Row]:
+def _read_hub(config: DataConfig) -> Iterator[DataRow]:
     """Rows of a hub dataset (or of a folder that `datasets` can load)."""
     import datasets  # Hugging Face's, not this module: imports are absolute
 
@@ -168,13 +175,13 @@ def _read_hub(config: DataConfig) -> Iterator[_Row]:
             f"or give a local file ({', '.join(SUFFIXES)}) as data.source"
         ) from error
     for number, row in enumerate(rows, 1):
-        yield _Row(f"{name} {config.split}, row {number}", row)
+        yield DataRow(f"{name} {config.split}, row {number}", row)
 
 
 # Rows to problems
 
 
-def _filter(rows: Sequence[_Row], config: DataConfig) -> list[_Row]:
+def _filter(rows: Sequence[DataRow], config: DataConfig) -> list[DataRow]:
     """Rows whose fields have the wanted values; 3 and "3" are the same, as files disagree on it."""
     kept = list(rows)
     for name, wanted in config.filter.items():
@@ -191,7 +198,7 @@ def _filter(rows: Sequence[_Row], config: DataConfig) -> list[_Row]:
     return kept
 
 
-def _problem(row: _Row, index: int, config: DataConfig) -> Problem:
+def _problem(row: DataRow, index: int, config: DataConfig) -> Problem:
     prompt = _text(row, config.prompt_field, "prompt_field")
     answer = ""
     # Code problems have tests instead of an answer.
@@ -203,7 +210,7 @@ def _problem(row: _Row, index: int, config: DataConfig) -> Problem:
     return Problem(id=name, prompt=prompt, answer=answer, data=data, source=config.source)
 
 
-def _text(row: _Row, name: str, setting: str) -> str:
+def _text(row: DataRow, name: str, setting: str) -> str:
     if name not in row.fields:
         raise UserError(f"{row.where}: no field {name!r} {_fields(row)}; name the right one with data.{setting}")
     value = row.fields[name]
@@ -217,7 +224,7 @@ def _text(row: _Row, name: str, setting: str) -> str:
     return text
 
 
-def _answer(row: _Row, config: DataConfig) -> str:
+def _answer(row: DataRow, config: DataConfig) -> str:
     """The gold answer. `options: {answer_after: "####"}` takes what follows the last mark (GSM8K's solutions);
     `{answer_in: boxed}` the content of the last \\boxed{} (MATH's)."""
     text = _text(row, config.answer_field, "answer_field")
@@ -254,7 +261,7 @@ def last_boxed(text: str) -> str | None:
     return None
 
 
-def _fields(row: _Row) -> str:
+def _fields(row: DataRow) -> str:
     return f"(it has {', '.join(sorted(map(str, row.fields))) or 'none'})"
 
 

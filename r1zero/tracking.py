@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accelerate import Accelerator
@@ -55,12 +55,8 @@ class Tracker:
         self._accelerator.log({k: v for k, v in metrics.items() if isinstance(v, int | float)}, step=step)
 
     def line(self, step: int, metrics: Mapping[str, float]) -> None:
-        """The figures that matter, on one line, with the time left."""
-        done = step - self._first_step + 1
-        per_step = (time.monotonic() - self._began) / max(done, 1)
-        left = per_step * (self._last_step - step)
-        shown = [
-            f"step {step}/{self._last_step}",
+        """GRPO's figures that matter, on one line."""
+        figures = [
             f"reward {metrics.get('reward/mean', float('nan')):.3f}",
             f"accuracy {metrics.get('reward/accuracy', float('nan')):.3f}",
             *(f"{key.split('/')[1]} {metrics[key]:.3f}" for key in metrics if key.endswith("/score")),
@@ -71,10 +67,14 @@ class Tracker:
             *([f"kl {metrics['policy/kl']:.4f}"] if "policy/kl" in metrics else []),
             f"mismatch {metrics.get('mismatch/mean_abs', float('nan')):.1e}",
             f"grad {metrics.get('optimizer/grad_norm', float('nan')):.2f}",
-            f"{metrics['time/step']:.1f} s",
-            f"left {_clock(left)}",
         ]
-        say("  ".join(shown))
+        self.show(step, figures, metrics["time/step"])
+
+    def show(self, step: int, figures: Sequence[str], seconds: float) -> None:
+        """A step's `figures` on one line, with the step's time and the time left."""
+        done = step - self._first_step + 1
+        left = (time.monotonic() - self._began) / max(done, 1) * (self._last_step - step)
+        say("  ".join([f"step {step}/{self._last_step}", *figures, f"{seconds:.1f} s", f"left {_clock(left)}"]))
 
     def close(self) -> None:
         """Flush the trackers. Not `end_training`, which would destroy the process group vLLM made as well."""
