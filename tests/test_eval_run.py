@@ -19,6 +19,7 @@ from r1zero.eval.regrade import regrade
 from r1zero.eval.run import Finished, run_eval
 from r1zero.eval.samples import read_samples
 from r1zero.eval.tasks import EvalSettings
+from r1zero.rollout.hf import TransformersEngine
 from r1zero.verifiers import VerifierPool
 from tests.tiny_models import save_model, tiny_llama
 
@@ -74,23 +75,30 @@ def files(folder: Path) -> dict[str, Any]:
 
 
 def test_an_evaluation_killed_and_resumed_leaves_the_files_of_one_that_was_not(
-    settings: EvalSettings, tmp_path: Path
+    settings: EvalSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = quiet(replace(settings, out=str(tmp_path / "whole")))
-    for stop_after in [1, 2, 5]:
-        began: list[int] = []
+    generate = TransformersEngine.generate
+    calls_left = 0
 
-        def stop(name: str, done: int, total: int, began: list[int] = began, stop_after: int = stop_after) -> None:
-            began.append(done)
-            if len(began) == stop_after:
-                raise KeyboardInterrupt
+    def stopped(self: TransformersEngine, *arguments: Any) -> Any:
+        nonlocal calls_left
+        calls_left -= 1
+        if calls_left < 0:
+            raise KeyboardInterrupt
+        return generate(self, *arguments)
 
-        with pytest.raises(KeyboardInterrupt):
-            quiet(settings, on_progress=stop)
-        assert not (Path(settings.out) / "results.json").exists()
-    done = quiet(settings)
-    assert files(done.folder) == files(whole.folder)
-    assert len(read_samples(done.folder / "sums" / "samples.jsonl")) == NUM_PROBLEMS * K
+    with monkeypatch.context() as patch:
+        patch.setattr(TransformersEngine, "generate", stopped)
+        for done in (0, 1, 2):  # batches of 4 of the 18 samples
+            calls_left = done
+            with pytest.raises(KeyboardInterrupt):
+                quiet(settings)
+            assert not (Path(settings.out) / "results.json").exists()
+    assert len(read_samples(Path(settings.out) / "sums" / "samples.jsonl")) == 12
+    finished = quiet(settings)
+    assert files(finished.folder) == files(whole.folder)
+    assert len(read_samples(finished.folder / "sums" / "samples.jsonl")) == NUM_PROBLEMS * K
     # Once more, with nothing left to do: no engine starts, and the same file stands.
     assert files(quiet(settings).folder) == files(whole.folder)
 
