@@ -207,4 +207,4 @@ def test_a_verifier_that_fails_on_everything_stops_the_run(pool: VerifierPool) -
     seen: list[int] = []
     with pytest.raises(UserError, match=r"failed on each of the first 20 samples.*verifiers check code"):
         run(Adder(), pool, verifier=VerifierSpec(name="code"), on_progress=lambda done, total: seen.append(done))
-    assert len(seen) == 19  # these problems have no tests, which is an error and not a wrong answer
+    assert 19 <= len(seen) <= 23  # these problems have no tests, which is an error and not a wrong answer
