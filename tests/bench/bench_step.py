@@ -106,7 +106,7 @@ def ours(args: argparse.Namespace, dtype: str) -> dict[str, Any]:
     )
 
     class Given:
-        """An engine that samples nothing; its log-probabilities are the policy's, so that no mismatch is looked into."""
+        """An engine that samples nothing; its log-probabilities are the policy's, or the run would look into why."""
 
         name = "given"
         logprobs: dict[tuple[int, int], tuple[float, ...]] = {}  # noqa: RUF012
@@ -153,10 +153,10 @@ def ours(args: argparse.Namespace, dtype: str) -> dict[str, Any]:
             str(path),
             compute_dtype=getattr(torch, dtype),
             max_context=context,
-            model=None,  # type: ignore[arg-type]
+            model=None,
             tokenizer=tokenizer,
         )
-        template.stop_token_ids = lambda tokenizer: []  # type: ignore[attr-defined,method-assign,misc]
+        template.stop_token_ids = lambda tokenizer: ()  # type: ignore[method-assign]
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     model = load_model(path, config.model)
     grpo = GRPO(
@@ -224,7 +224,7 @@ def trl(args: argparse.Namespace, dtype: str) -> dict[str, Any]:
 
     seconds: list[tuple[float, float]] = []
 
-    class Clock(TrainerCallback):
+    class Clock(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             self.began = time.perf_counter(), time.process_time()
 

@@ -14,6 +14,8 @@ run it with one thread there.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import os
 import random
 import time
@@ -33,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="*", default=["flops", "length", "vocabulary"])
     parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS") or 1))
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--prompt", type=int, default=40, help="tokens of a prompt in the flops part")
     parser.add_argument("--lengths", type=int, nargs="*", default=[256, 512, 1024, 2048, 4096, 8192])
     args = parser.parse_args()
@@ -81,7 +83,8 @@ def length(args: argparse.Namespace) -> None:
         batches = policy.micro_batches(make_rows(prompts=1, group=1, prompt=64, tokens=tokens - 64, words=WORDS), 1)
         seconds, peak = measured(policy, batches, torch.bfloat16, args.threads)
         print(
-            f"{f'{tokens} tokens':22}{seconds:9.2f}{seconds / tokens * 1e3:12.2f}{peak:9.2f}{peak / tokens * 1e6:12.0f}",
+            f"{f'{tokens} tokens':22}{seconds:9.2f}{seconds / tokens * 1e3:12.2f}{peak:9.2f}"
+            f"{peak / tokens * 1e6:12.0f}",
             flush=True,
         )
 
@@ -134,6 +137,8 @@ def measured(policy: Policy, batches: list[MicroBatch], dtype: torch.dtype, thre
     for parameter in policy.parameters():
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps would be used again, and not show
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before, began = _kilobytes("VmRSS"), time.process_time()
     train(policy, batches, dtype)
