@@ -5,7 +5,7 @@ import torch
 
 from r1zero.config import ModelConfig
 from r1zero.errors import UserError
-from r1zero.policy import MicroBatch, Policy, Row, load_model, load_tokenizer, micro_batches
+from r1zero.policy import MicroBatch, Policy, Row, freeze, load_model, load_tokenizer, micro_batches
 from tests.tiny_models import tiny_llama
 
 ROWS = [
@@ -19,7 +19,10 @@ def alone(model: torch.nn.Module, row: Row, temperature: float) -> torch.Tensor:
     """The row's completion logprobs from a plain forward pass without padding."""
     ids = torch.tensor([[*row.prompt_ids, *row.completion_ids]])
     logits = model(input_ids=ids).logits[0, len(row.prompt_ids) - 1 : -1].float() / temperature
-    return logits.log_softmax(-1)[torch.arange(len(row.completion_ids)), torch.tensor(row.completion_ids)]
+    taken: torch.Tensor = logits.log_softmax(-1)[
+        torch.arange(len(row.completion_ids)), torch.tensor(row.completion_ids)
+    ]
+    return taken
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
@@ -56,6 +59,21 @@ def test_spread_puts_values_in_row_major_order() -> None:
     assert isinstance(batch, MicroBatch)
     assert spread.shape == batch.mask.shape
     assert spread[batch.mask].tolist() == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_frozen_reference_has_the_same_logprobs_to_the_bit_in_less_memory(tied: bool) -> None:
+    policy = Policy(tiny_llama(tied=tied))
+    (batch,) = policy.micro_batches(ROWS, 100)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        expected, _ = policy(batch)
+        held = sum(p.nbytes for p in policy.parameters())
+        found, _ = freeze(policy, torch.bfloat16)(batch)
+    assert torch.equal(found, expected)
+    assert sum(p.nbytes for p in policy.parameters()) < 0.6 * held
+    assert not any(p.requires_grad for p in policy.parameters())
+    policy.load_state_dict(tiny_llama(tied=tied, seed=1).state_dict(prefix="model."))  # how a reference is replaced
+    assert policy.model.model.layers[0].mlp.up_proj.weight.dtype == torch.bfloat16
 
 
 def test_a_folder_that_is_no_model_is_refused_by_name(tmp_path: Path) -> None:

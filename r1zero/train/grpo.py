@@ -38,7 +38,7 @@ from r1zero.advantages import (
 )
 from r1zero.config import AlgorithmConfig, GRPOConfig, OptimizerConfig
 from r1zero.errors import UserError
-from r1zero.policy import MicroBatch, Policy, Row
+from r1zero.policy import MicroBatch, Policy, Row, freeze
 from r1zero.prompts import Template
 from r1zero.records import Completion, Problem
 from r1zero.rewards import Pending, Reward, Rewarder, reward_metrics
@@ -84,7 +84,8 @@ class GRPO:
         self.problems = problems
         self.engine = engine
         self.rewarder = rewarder
-        self.reference = reference.requires_grad_(False).to(accelerator.device) if reference is not None else None
+        dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
+        self.reference = freeze(reference, dtype).to(accelerator.device) if reference is not None else None
         """The model the KL term holds the policy near; None when beta is 0."""
         optimizer = torch.optim.AdamW(
             [parameter for parameter in policy.parameters() if parameter.requires_grad],
