@@ -16,7 +16,7 @@ endif
 
 RECIPE ?= auto
 CKPT ?= $(error say which checkpoint: make eval CKPT=runs/NAME/checkpoints/step-N)
-SUITE ?= math500,aime2024
+SUITE ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup train-r1zero test test-fast lint types format check eval bench doctor clean distclean
@@ -59,8 +59,8 @@ format: $(READY) ## rewrite the code as ruff formats it
 
 check: lint types test ## what CI runs
 
-eval: $(READY) ## score a checkpoint: make eval CKPT=runs/NAME/checkpoints/step-N SUITE=math500,aime2024
-	$(BIN)/r1zero eval $(CKPT) --suite $(SUITE) $(ARGS)
+eval: $(READY) ## score a checkpoint: make eval CKPT=FOLDER SUITE=math500,aime2024 (no SUITE: its run's held-out set)
+	$(BIN)/r1zero eval $(CKPT) $(if $(SUITE),--suite $(SUITE)) $(ARGS)
 
 doctor: $(READY) ## what is installed, what will be used, what is wrong and how to mend it
 	$(BIN)/r1zero doctor

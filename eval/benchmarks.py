@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from r1zero.config import DataConfig
-from r1zero.datasets import SUFFIXES, _read_file, _read_hub, fingerprint, last_boxed, load_problems
+from r1zero.datasets import SUFFIXES, fingerprint, last_boxed, load_problems, read_file, read_hub
 from r1zero.errors import UserError, unknown_name
 from r1zero.records import Problem
 from r1zero.verifiers import VerifierSpec
@@ -290,7 +290,7 @@ def _load_benchmark(entry: Benchmark, data_dir: str, limit: int, verifier: Verif
     path = _local_copy(entry, Path(data_dir)) if data_dir else None
     config = DataConfig(source=entry.hub, config=entry.config, split=entry.split)
     problems: list[Problem] = []
-    for row in _read_file(path) if path else _read_hub(config):
+    for row in read_file(path) if path else read_hub(config):
         try:
             problem = entry.row(row.fields)
         except KeyError as error:

@@ -277,6 +277,11 @@ class EvalConfig:
     max_tokens: int = 0
     """0: the training limit."""
     seed: int = 12345
+    decontaminate: list[str] = field(default_factory=list)
+    """Benchmarks (names or files) with which no training problem may share ten words in a row: refused before the run,
+    see `r1zero eval decontaminate` for the hits."""
+    data_dir: str = ""
+    """Folder with local copies of those benchmarks; empty: the hub."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ def read_rows(config: DataConfig) -> list[DataRow]:
     Raises UserError as `load_problems` does.
     """
     is_file = config.source.endswith(SUFFIXES)
-    rows = list(_read_file(Path(config.source)) if is_file else _read_hub(config))
+    rows = list(read_file(Path(config.source)) if is_file else read_hub(config))
     if not rows:
         raise UserError(f"{config.source}: holds no rows")
     return _filter(rows, config)
@@ -99,7 +99,7 @@ def _normal(question: str) -> str:
 # Rows from files and from the hub
 
 
-def _read_file(path: Path) -> Iterator[DataRow]:
+def read_file(path: Path) -> Iterator[DataRow]:
     if not path.is_file():
         raise UserError(f"data file {path} does not exist (working folder: {Path.cwd().name}): check data.source")
     if path.suffix == ".parquet":
@@ -160,7 +160,7 @@ def _read_parquet(path: Path) -> Iterator[DataRow]:
         yield DataRow(f"{path}, row {number}", row)
 
 
-def _read_hub(config: DataConfig) -> Iterator[DataRow]:
+def read_hub(config: DataConfig) -> Iterator[DataRow]:
     """Rows of a hub dataset (or of a folder that `datasets` can load)."""
     import datasets  # Hugging Face's, not this module: imports are absolute
 

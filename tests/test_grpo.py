@@ -295,6 +295,19 @@ def test_held_out_problems_among_the_training_problems_are_refused(train: Callab
         train("leak", "--eval.data.split", "train")
 
 
+def test_training_problems_that_touch_a_named_benchmark_are_refused(
+    train: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    text = "In a box there are three red balls, four green balls and five blue ones; how many balls are in it?"
+    row = json.dumps({"problem": text, "answer": "12"}) + "\n"
+    (tmp_path / "mine.jsonl").write_text(row)
+    (tmp_path / "bench.jsonl").write_text(row.replace("In a box", "In one box"))
+    mine = ("--data.source", str(tmp_path / "mine.jsonl"), "--data.max_prompt_tokens", "200")
+    with pytest.raises(UserError, match="share 10 words in a row"):
+        train("leak", *mine, "--eval.decontaminate", f"[{tmp_path / 'bench.jsonl'}]")
+    assert not (tmp_path / "leak").exists()
+
+
 def test_sampling_that_cuts_the_distribution_is_refused(train: Callable[..., list[dict[str, Any]]]) -> None:
     with pytest.raises(UserError, match="top_p"):
         train("cut", "--sampling.top_p", "0.9")

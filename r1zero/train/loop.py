@@ -20,6 +20,8 @@ from r1zero import datasets, models, prompts
 from r1zero.checkpoint import load_trainer_state, prune, save_checkpoint
 from r1zero.config import DataConfig, GRPOConfig
 from r1zero.errors import UserError
+from r1zero.eval import benchmarks
+from r1zero.eval.decontaminate import require_clean
 from r1zero.eval.harness import evaluate
 from r1zero.eval.result import EvalResult
 from r1zero.health import Health
@@ -85,6 +87,8 @@ def prepare(config: GRPOConfig) -> Inputs:
             f"{len(shared)} held-out problems are also training problems (first: {shared[0][:80]!r}): "
             "evaluation sets are never trained on; choose another eval.data or filter data"
         )
+    for name in config.eval.decontaminate:
+        require_clean(problems, benchmarks.load(name, data_dir=config.eval.data_dir).problems)
     model_path = models.resolve(config.model.path)
     tokenizer = load_tokenizer(model_path)
     kept, skipped = within_limit(problems, config.data, template, tokenizer)
