@@ -36,7 +36,7 @@ from r1zero.advantages import (
     reinforce_pp_advantages,
     rloo_advantages,
 )
-from r1zero.config import AlgorithmConfig, GRPOConfig, OptimizerConfig
+from r1zero.config import AlgorithmConfig, GRPOConfig
 from r1zero.errors import UserError
 from r1zero.policy import MicroBatch, Policy, Row, freeze
 from r1zero.prompts import Template
@@ -45,6 +45,7 @@ from r1zero.rewards import Pending, Reward, Rewarder, reward_metrics
 from r1zero.rollout.base import Engine, Sampling
 from r1zero.rollout.mismatch import Cause, MismatchGuard, Scored, logits_alone
 from r1zero.sampler import take
+from r1zero.train.updater import adamw, learning_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,14 +88,7 @@ class GRPO:
         dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
         self.reference = freeze(reference, dtype).to(accelerator.device) if reference is not None else None
         """The model the KL term holds the policy near; None when beta is 0."""
-        optimizer = torch.optim.AdamW(
-            [parameter for parameter in policy.parameters() if parameter.requires_grad],
-            lr=config.optimizer.lr,
-            betas=config.optimizer.betas,
-            eps=config.optimizer.eps,
-            weight_decay=config.optimizer.weight_decay,
-            fused=True,
-        )
+        optimizer = adamw(policy, config.optimizer)
         self.policy, self.optimizer = accelerator.prepare(policy, optimizer)
         self.guard = MismatchGuard(
             threshold=config.engine.mismatch_warn,
@@ -631,18 +625,6 @@ def _end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, temp
     own = getattr(model.generation_config, "eos_token_id", None)
     ids = [tokenizer.eos_token_id, *(own if isinstance(own, list) else [own]), *template.stop_token_ids(tokenizer)]
     return tuple(dict.fromkeys(i for i in ids if i is not None))
-
-
-def learning_rate(settings: OptimizerConfig, step: int, num_steps: int) -> float:
-    """The rate of `step` (from 1): linear warm-up, then constant, or down to `min_lr` at `num_steps`."""
-    if step <= settings.warmup_steps:
-        return settings.lr * step / settings.warmup_steps
-    progress = min(1.0, (step - settings.warmup_steps) / max(1, num_steps - settings.warmup_steps))
-    if settings.schedule == "linear":
-        return settings.lr + (settings.min_lr - settings.lr) * progress
-    if settings.schedule == "cosine":
-        return settings.min_lr + (settings.lr - settings.min_lr) * (1 + math.cos(math.pi * progress)) / 2
-    return settings.lr
 
 
 def max_tokens_at(config: GRPOConfig, step: int) -> int:

@@ -92,18 +92,15 @@ class Session:
         self.eval_every = eval_every
         self.start = step_of(checkpoint) if checkpoint else 0
         self.best: tuple[int, float] | None = None
-        self.main = stage.accelerator.is_main_process
         if checkpoint is not None:
             tensors, counters = load_trainer_state(checkpoint)
             stage.load_state(tensors, counters)
             self.best = tuple(counters["best"]) if counters.get("best") else None
-        if self.main:
-            if self.start:
-                folder.forget_after(self.start)
-            folder.write_config(config)
-            folder.write_manifest({"stage": config.stage, "seed": config.run.seed, **manifest})
-            folder.checkpoints.mkdir(exist_ok=True)
-        stage.accelerator.wait_for_everyone()
+        if self.start:
+            folder.forget_after(self.start)
+        folder.write_config(config)
+        folder.write_manifest({"stage": config.stage, "seed": config.run.seed, **manifest})
+        folder.checkpoints.mkdir(exist_ok=True)
         self.tracker = Tracker(stage.accelerator, folder, config.run, first_step=self.start + 1)
         self.warned: dict[str, int] = {}
 
@@ -136,28 +133,25 @@ class Session:
                     raise KeyboardInterrupt
         self.tracker.close()
         assert checkpoint is not None
-        if self.main:
-            rows = self.folder.metrics()
-            if rows and rows[0]["step"] == 0:
-                print(stage.table(rows[0], rows[-1]))
-            print(f"checkpoint: {checkpoint}")
+        rows = self.folder.metrics()
+        if rows and rows[0]["step"] == 0:
+            print(stage.table(rows[0], rows[-1]))
+        print(f"checkpoint: {checkpoint}")
         return checkpoint
 
     def _save(self, step: int) -> Path:
         stage = self.stage
-        if self.main:
-            tensors, counters = stage.state()
-            save_checkpoint(
-                self.folder.checkpoints,
-                step,
-                stage.model,
-                stage.tokenizer,
-                tensors=tensors,
-                state={**counters, "best": self.best},
-            )
-            prune(self.folder.checkpoints, self.run.keep_checkpoints, self.best[0] if self.best else None)
-        stage.accelerator.wait_for_everyone()
-        return self.folder.checkpoints / f"step-{step}"
+        tensors, counters = stage.state()
+        saved = save_checkpoint(
+            self.folder.checkpoints,
+            step,
+            stage.model,
+            stage.tokenizer,
+            tensors=tensors,
+            state={**counters, "best": self.best},
+        )
+        prune(self.folder.checkpoints, self.run.keep_checkpoints, self.best[0] if self.best else None)
+        return saved
 
     def _warn(self, step: int, alarms: Mapping[str, str]) -> None:
         for name, message in alarms.items():
