@@ -170,17 +170,22 @@ def ours(args: argparse.Namespace, dtype: str) -> dict[str, Any]:
         engine=engine,
         rewarder=Rewards(),  # type: ignore[arg-type]
     )
-    if not args.whole:
+
+    def engine_logprobs() -> dict[tuple[int, int], tuple[float, ...]]:
+        """What an engine in step with the policy reports."""
         encoded = [template.encode(p.prompt, tokenizer) for p in problems]
         keys = [(i, j) for i in range(args.prompts) for j in range(args.n)]
         rows = [
             Row(prompt_ids=tuple(encoded[i]), completion_ids=tuple(completion_ids(i, j, args.tokens))) for i, j in keys
         ]
         found = grpo._logprobs(grpo.policy, rows, torch.ones(len(rows), args.tokens, dtype=torch.bool))
-        engine.logprobs = {key: tuple(row) for key, row in zip(keys, found.tolist(), strict=True)}
+        return {key: tuple(row) for key, row in zip(keys, found.tolist(), strict=True)}
+
     seconds: list[tuple[float, float]] = []
     splits: list[dict[str, float]] = []
     for step in range(1, args.steps + 1):
+        if not args.whole:
+            engine.logprobs = engine_logprobs()
         wall, cpu = time.perf_counter(), time.process_time()
         metrics, _, _ = grpo.step(step)
         seconds.append((time.perf_counter() - wall, time.process_time() - cpu))
