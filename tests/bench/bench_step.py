@@ -23,6 +23,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,10 @@ def ours(args: argparse.Namespace, dtype: str) -> dict[str, Any]:
             model=None,
             tokenizer=tokenizer,
         )
-        template.stop_token_ids = lambda tokenizer: ()  # type: ignore[method-assign]
+        generate = engine.generate
+        engine.generate = lambda prompts, sampling, n, on_completion: generate(
+            prompts, replace(sampling, stop_token_ids=()), n, on_completion
+        )
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1))
     model = load_model(path, config.model)
     grpo = GRPO(
@@ -191,7 +195,8 @@ def ours(args: argparse.Namespace, dtype: str) -> dict[str, Any]:
         seconds.append((time.perf_counter() - wall, time.process_time() - cpu))
         splits.append(dict(grpo.seconds))
         print({k: round(v, 4) for k, v in metrics.items()}, file=sys.stderr)
-    split = {k: sum(s[k] for s in splits[1:]) / len(splits[1:]) for k in splits[-1] if k != "step"}
+    later = splits[1:] or splits
+    split = {k: sum(s[k] for s in later) / len(later) for k in splits[-1] if k != "step"}
     return summary(seconds, split)
 
 
