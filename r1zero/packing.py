@@ -9,9 +9,9 @@ tokens after 40 of prompt this is 552 tokens in place of 832, and the last token
 nothing, is left out as well. Positions count from the prompt's first token, for each completion anew.
 
 The attention stands behind transformers' attention interface, so that a model's own code runs unchanged. Two ways to
-compute it: matrix products that keep the prompt's keys and values apart, for short sequences on a CPU (measured on
-SmolLM2-135M's shape at 104 tokens in bfloat16: a quarter of the time of torch's flash kernel, whose backward pass is
-slow there), and torch's `scaled_dot_product_attention` on whole rows for everything else.
+compute it: matrix products that keep the prompt's keys and values apart, for short sequences on a CPU, where the
+backward pass of torch's flash kernel is slow, and torch's `scaled_dot_product_attention` on whole rows for everything
+else. Measured on SmolLM2-135M, 4 prompts x 8 completions x 64 tokens, bfloat16: 31% less time than padded rows.
 """
 
 from __future__ import annotations
