@@ -122,6 +122,9 @@ def combine(config: RewardConfig, parts: Mapping[str, Verdict]) -> Reward:
     value, keep = 0.0, True
     for term in config.terms:
         verdict = parts[term.key]
+        if term.gate and parts[term.gate].outcome is Outcome.ERROR:
+            keep = False  # whether the term counts is not known, and the gate itself may be gated away
+            continue
         if term.gate and not parts[term.gate].correct:
             continue
         policy = _policy(config, verdict.outcome)

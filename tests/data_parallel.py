@@ -19,13 +19,18 @@ from r1zero.train.grpo import GRPO
 from r1zero.verifiers import VerifierPool
 from tests.tiny_models import char_tokenizer, tiny_llama
 
+PROBLEMS = datasets.load_problems(DataConfig(source="tiny:arithmetic", size=64))
+ANSWERS = {problem.prompt: problem.answer for problem in PROBLEMS}
+
 
 def script(prompt: Sequence[int], i: int, j: int) -> str:
-    """By the prompt's text, so that it does not matter which process asks; every other group is flat."""
+    """By the prompt's text, so that it does not matter which process asks; some groups are flat, some have a right
+    answer."""
     key = sum(prompt)
-    if key % 2:
+    if key % 3 == 1:
         return "same"
-    return f"<think>{'x' * (key % 7 + 3 * j)}</think><answer>{j}</answer>" if j < 2 else "y" * (1 + key % 5)
+    said = ANSWERS[char_tokenizer().decode(list(prompt))] if key % 3 == 2 and j == 0 else "no"
+    return f"<think>{'x' * (key % 7 + 3 * j)}</think><answer>{said}</answer>" if j < 2 else "y" * (1 + key % 5)
 
 
 def main(out: str, overrides: list[str]) -> None:
@@ -47,7 +52,7 @@ def main(out: str, overrides: list[str]) -> None:
             reference=Policy(tiny_llama(seed=1)) if config.algorithm.beta > 0 else None,
             tokenizer=tokenizer,
             template=prompts.load("plain"),
-            problems=datasets.load_problems(DataConfig(source="tiny:arithmetic", size=64)),
+            problems=PROBLEMS,
             engine=ScriptedEngine(script, tokenizer),
             rewarder=Rewarder(config.reward, pool),
         )

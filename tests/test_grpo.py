@@ -17,9 +17,10 @@ from transformers import AutoModelForCausalLM
 from r1zero import datasets, losses, prompts, recipe
 from r1zero.config import DataConfig, GRPOConfig, LengthSwitch, OptimizerConfig
 from r1zero.errors import UserError
-from r1zero.policy import Policy, Row
+from r1zero.policy import Policy, Row, add_lora
 from r1zero.rewards import Rewarder
 from r1zero.rollout.scripted import ScriptedEngine
+from r1zero.rollout.weights import named_weights
 from r1zero.train.grpo import GRPO, ScoredGroup, StepBatch, learning_rate, max_tokens_at
 from r1zero.train.loop import train_grpo
 from r1zero.verifiers import VerifierPool
@@ -38,12 +39,16 @@ def small(*overrides: str) -> GRPOConfig:
     return recipe.load("tiny-cpu", ["--algorithm.prompts_per_step", "4", "--algorithm.group_size", "4", *overrides])
 
 
-def make(config: GRPOConfig, pool: VerifierPool, script: Any, **scripted: Any) -> GRPO:
+def make(config: GRPOConfig, pool: VerifierPool, script: Any, lora_rank: int = 0, **scripted: Any) -> GRPO:
     tokenizer = char_tokenizer()
+    model = tiny_llama()
+    if lora_rank:
+        config = dataclasses.replace(config, model=dataclasses.replace(config.model, lora_rank=lora_rank))
+        add_lora(model, config.model)
     return GRPO(
         config,
         accelerator=Accelerator(cpu=True),
-        policy=Policy(tiny_llama()),
+        policy=Policy(model),
         reference=Policy(tiny_llama()) if config.algorithm.beta > 0 else None,
         tokenizer=tokenizer,
         template=prompts.load("plain"),
@@ -168,6 +173,31 @@ def test_the_reference_is_replaced_by_the_policy_every_so_many_steps(pool: Verif
     assert grpo.reference_step == 2
 
 
+def test_a_reference_can_be_replaced_by_a_policy_with_lora(pool: VerifierPool) -> None:
+    config = small("--algorithm.beta", "0.1", "--algorithm.reference_every", "1", "--optimizer.lr", "1e-2")
+    grpo = make(config, pool, some_right, lora_rank=4)
+    assert grpo.reference is not None
+    grpo.step(1)
+    merged = dict(named_weights(grpo.model.model))
+    held = dict(grpo.reference.model.named_parameters())
+    start = dict(tiny_llama().named_parameters())
+    moved = [name for name in held if not torch.equal(held[name], start[name])]
+    assert moved
+    assert all("_proj" in name for name in moved)
+    assert all(torch.allclose(held[name].float(), merged[name], atol=1e-6) for name in held)
+
+
+def test_dropped_completions_count_in_no_mean(pool: VerifierPool) -> None:
+    config = small("--algorithm.drop_truncated", "true", "--sampling.max_tokens", "40")
+    good = "<think>x</think><answer>1</answer>"
+    grpo = make(config, pool, lambda prompt, i, j: "z" * 60 if j == 3 else good)
+    metrics, _, _ = grpo.step(1)
+    assert metrics["reward/dropped"] == 4
+    assert metrics["reward/mean"] == pytest.approx(0.2)
+    assert metrics["group/reward_std"] == pytest.approx(0.0)
+    assert metrics["group/zero_variance"] == 1.0
+
+
 def test_a_gradient_that_is_not_finite_is_skipped_and_reported(pool: VerifierPool) -> None:
     grpo = make(small(), pool, some_right)
     with torch.no_grad():
@@ -197,8 +227,15 @@ def test_the_length_limit_switches_at_its_step() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [("--algorithm.beta", "0.05"), ("--algorithm.std", "batch")])
-def test_one_and_two_processes_have_the_same_gradient_and_metrics(tmp_path: Path, options: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--algorithm.beta", "0.05", "--algorithm.std", "batch"),
+        # The processes end with different numbers of groups.
+        ("--algorithm.dynamic_sampling", "true", "--algorithm.max_refills", "0"),
+    ],
+)
+def test_one_and_two_processes_have_the_same_gradient_and_metrics(tmp_path: Path, options: tuple[str, ...]) -> None:
     results = []
     for processes in (1, 2):
         out = tmp_path / f"{processes}.pt"

@@ -196,3 +196,15 @@ def test_completions_are_scored_in_worker_processes_from_several_threads() -> No
         pending = list(threads.map(lambda text: rewarder.submit(problem, "p", completion(text), "<think>"), texts))
         rewards = rewarder.collect(pending)
     assert [reward.value for reward in rewards] == pytest.approx([0.2, 1.2] * 6)
+
+
+def test_a_term_whose_gate_failed_for_a_reason_of_ours_drops_the_completion_through_any_chain_of_gates() -> None:
+    config = RewardConfig(
+        terms=[
+            RewardTerm(verifier="answer_tags", name="format"),
+            RewardTerm(verifier="answer", name="accuracy", gate="format"),
+            RewardTerm(verifier="repetition", name="repetition", gate="accuracy"),
+        ]
+    )
+    reward = combine(config, {"format": WRONG, "accuracy": ERROR, "repetition": CORRECT})
+    assert (reward.keep, reward.value) == (False, None)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ from r1zero.records import Completion, Problem
 from r1zero.rewards import Pending, Reward, Rewarder, reward_metrics
 from r1zero.rollout.base import Engine, Sampling
 from r1zero.rollout.mismatch import Cause, MismatchGuard, Scored, logits_alone
+from r1zero.rollout.weights import named_weights
 from r1zero.sampler import take
 from r1zero.train.updater import adamw, learning_rate
 
@@ -134,7 +136,7 @@ class GRPO:
         metrics |= self.update(step, rows, batch, completions)
         every = self.config.algorithm.reference_every
         if self.reference is not None and every and step % every == 0:
-            self.reference.load_state_dict(self.model.state_dict())
+            self._replace_reference()
             self.reference_step = step
         self.sync()
         self.seconds["step"] = time.perf_counter() - began
@@ -145,6 +147,14 @@ class GRPO:
             [float(a[m].mean()) if bool(m.any()) else 0.0 for a, m in zip(batch.advantages, batch.mask, strict=True)]
         )
         return metrics, groups, [[next(flat) for _ in range(size)] for size in sizes]
+
+    def _replace_reference(self) -> None:
+        """The policy's weights of now, LoRA merged, become the reference's."""
+        assert self.reference is not None
+        own = dict(self.reference.model.named_parameters())
+        with torch.no_grad():
+            for name, tensor in named_weights(self.model.model):
+                own[name].copy_(tensor)
 
     # -- rollout -------------------------------------------------------------------------------------------------
 
@@ -189,7 +199,7 @@ class GRPO:
             rewards = self.rewarder.collect([pending[i, j] for i in range(len(prompts)) for j in range(size)])
         if self.config.algorithm.drop_truncated:
             cut = [completion.truncated for group in answered for completion in group]
-            rewards = [replace(r, keep=r.keep and not c) for r, c in zip(rewards, cut, strict=True)]
+            rewards = [replace(r, keep=False, value=None) if c else r for r, c in zip(rewards, cut, strict=True)]
         return [
             ScoredGroup(
                 problem=problems[i],
@@ -254,7 +264,6 @@ class GRPO:
         Statistics over the batch are over all processes: the rewards are gathered first.
         """
         algorithm = self.config.algorithm
-        gather = self._gather
         if algorithm.advantage == "reinforce_pp":
             zeros = torch.zeros(mask.shape) if kl is None else kl
             if self.accelerator.num_processes > 1:
@@ -263,7 +272,10 @@ class GRPO:
         if kl is not None:
             rewards = kl_shaped_rewards(rewards, kl, mask, beta=algorithm.beta)
         size = algorithm.group_size
-        everyone, kept = gather(rewards).reshape(-1, size), gather(keep).reshape(-1, size)
+        # As objects: under dynamic sampling a process may have found fewer groups than the others.
+        shares: list[tuple[list[float], list[bool]]] = gather_object([(rewards.tolist(), keep.tolist())])
+        everyone = torch.tensor([r for share, _ in shares for r in share]).reshape(-1, size)
+        kept = torch.tensor([k for _, share in shares for k in share], dtype=torch.bool).reshape(-1, size)
         if algorithm.advantage == "group":
             result = group_advantages(everyone, kept, scale=algorithm.std, eps=algorithm.std_eps)
         elif algorithm.advantage == "rloo":
@@ -271,7 +283,8 @@ class GRPO:
         else:
             one_group = algorithm.advantage == "group_baseline"
             result = reinforce_advantages(everyone, kept, baseline="group" if one_group else "batch")
-        own = result.flatten()[self.accelerator.process_index * len(rewards) :][: len(rewards)]
+        before = sum(len(share) for share, _ in shares[: self.accelerator.process_index])
+        own = result.flatten()[before : before + len(rewards)]
         return own[:, None].expand(mask.shape)
 
     # -- update --------------------------------------------------------------------------------------------------
@@ -289,9 +302,10 @@ class GRPO:
             order = list(range(len(rows)))
             if algorithm.minibatches > 1:  # R1-Zero: a random split of the rollout
                 random.Random(f"{self.config.run.seed}/{step}/{epoch}").shuffle(order)
-            size = math.ceil(len(rows) / algorithm.minibatches)
-            for start in range(0, len(rows), size) if rows else [0]:
-                chosen = order[start : start + size]
+            # Always as many as set, an empty one too: every process has to take part in each optimizer step.
+            cuts = [round(len(rows) * k / algorithm.minibatches) for k in range(algorithm.minibatches + 1)]
+            for start, end in pairwise(cuts):
+                chosen = order[start:end]
                 totals = self._totals(batch.mask[chosen], step)
                 learns = [i for i in chosen if self._learns_from(batch, i)]
                 with self._timed("train"):
@@ -506,12 +520,6 @@ class GRPO:
                 figures[name] = sum(values) if name == "policy/loss" else sum(values) * num_tokens / max(trained, 1)
         return figures
 
-    def _gather(self, values: Tensor) -> Tensor:
-        if self.accelerator.num_processes == 1:
-            return values
-        gathered: Tensor = self.accelerator.gather(values.to(self.device)).cpu()
-        return gathered
-
     @contextmanager
     def _no_gradient_exchange(self, wanted: bool) -> Iterator[None]:
         if wanted and self.accelerator.num_processes > 1:
@@ -554,7 +562,7 @@ class GRPO:
             "completion/tokens_max": float(lengths.max()),
             "completion/truncated": sum(c.truncated for c in completions) / len(completions),
             "group/zero_variance": float(flat_groups(rewards, keep).float().mean()),
-            "group/reward_std": float(rewards.std(dim=1, correction=0).mean()),
+            "group/reward_std": float(_kept_std(rewards, keep).mean()),
             "group/sampled": float(sampled),
         }
 
@@ -631,6 +639,13 @@ def max_tokens_at(config: GRPOConfig, step: int) -> int:
     """The completion limit at `step`, after the length switches up to it."""
     reached = [switch for switch in config.length_switches if switch.step <= step]
     return max(reached, key=lambda switch: switch.step).max_tokens if reached else config.sampling.max_tokens
+
+
+def _kept_std(rewards: Tensor, keep: Tensor) -> Tensor:
+    """(N,) population std of each group's kept rewards; 0 where none is kept."""
+    count = keep.sum(1).clamp(min=1)
+    mean = rewards.masked_fill(~keep, 0.0).sum(1) / count
+    return ((rewards - mean[:, None]).masked_fill(~keep, 0.0).square().sum(1) / count).sqrt()
 
 
 def _mixed(group: ScoredGroup) -> bool:

@@ -197,8 +197,8 @@ class _Run:
         self.best = best
         self.main = grpo.accelerator.is_main_process
         if self.main:
-            if start:
-                folder.forget_after(start)
+            # Before the first checkpoint too: a run killed there begins anew, and its lines go.
+            folder.forget_after(start or -1)
             folder.write_config(config)
             folder.write_manifest(self._manifest())
             folder.checkpoints.mkdir(exist_ok=True)

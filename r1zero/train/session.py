@@ -96,8 +96,8 @@ class Session:
             tensors, counters = load_trainer_state(checkpoint)
             stage.load_state(tensors, counters)
             self.best = tuple(counters["best"]) if counters.get("best") else None
-        if self.start:
-            folder.forget_after(self.start)
+        # Before the first checkpoint too: a run killed there begins anew, and its lines go.
+        folder.forget_after(self.start or -1)
         folder.write_config(config)
         folder.write_manifest({"stage": config.stage, "seed": config.run.seed, **manifest})
         folder.checkpoints.mkdir(exist_ok=True)
