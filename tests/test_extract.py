@@ -88,6 +88,20 @@ def test_marked_answers_in_prose(text: str, answer: str) -> None:
     assert (found.text, found.rule) == (answer, "marker")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Final Answer: The final answer is $5$. I hope it is correct.",
+        "**Final Answer:** The answer is 5.",
+        "Answer: the answer is 5",
+        "## Final Answer\nThe answer is 5.",
+        "Answer: So the final answer is: **5**",
+    ],
+)
+def test_a_marker_inside_a_markers_text_is_the_same_answer(text: str) -> None:
+    assert taken(text) in ("5", "$5$")
+
+
 def test_two_answers_in_one_line_are_no_answer() -> None:
     assert extract("The answer is A. The answer is B.").reason == "two answers that disagree"
 
@@ -136,6 +150,10 @@ def test_an_unknown_rule_is_the_users_to_mend() -> None:
         "$" * 300_000,
         "<answer>" * 40_000,
         "answer is " * 30_000,
+        "#### " * 200_000,
+        "answer is . " * 80_000,
+        "the answer is (" * 60_000,
+        "answer \n" * 120_000,
         "<!-- " * 60_000,
         "the answer" * 30_000 + r"\boxed{7}",
         "1," * 150_000 + "8",

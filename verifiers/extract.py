@@ -251,20 +251,28 @@ _MARKS = (
 _CONCLUSION = re.compile(r"\b(?:therefore|thus|so|hence),?\s+$")
 
 
+# How many marks are read, from the end, and how many places a mark's word is looked at: what bounds the work on a text
+# that repeats a marker thousands of times.
+_MAX_MARKS = 50
+_MAX_PLACES = 5000
+
+
 def _marks(text: str) -> list[tuple[str, int, int]]:
-    """Every mark of an answer in the prose, in order: (kind, start, end)."""
+    """The last marks of an answer in the prose, in order: (kind, start, end)."""
     lower = text.lower()
     if len(lower) != len(text):  # a letter whose lower case is longer: places would not match
         lower = text
     marks: dict[int, tuple[str, int, int]] = {}
     for kind, word, pattern in _MARKS:
-        at = lower.find(word)
-        while at >= 0:
+        at, places, count = lower.rfind(word), 0, 0
+        while at >= 0 and places < _MAX_PLACES and count < _MAX_MARKS:
             found = pattern.match(lower, at)
             if found is not None and (kind != "so" or _CONCLUSION.search(lower, max(0, at - 14), at)):
                 marks.setdefault(at, (kind, at, found.end()))
-            at = lower.find(word, at + len(word))
-    return [marks[at] for at in sorted(marks)]
+                count += 1
+            places += 1
+            at = lower.rfind(word, 0, at)
+    return [marks[at] for at in sorted(marks)][-_MAX_MARKS:]
 
 
 _SENTENCE_END = re.compile(
@@ -283,6 +291,12 @@ _NUMBER = re.compile(
 _MAX_MARKED = 4000
 
 
+_LEAD = re.compile(
+    r"[\s*_:#\"“]*(?:(?:so|thus|hence|therefore|that|the|my|our|final|correct|numerical)\b[,:\s*_]*){0,6}",
+    re.IGNORECASE,
+)
+
+
 def _marker(text: str) -> Extraction | None:
     marks = _marks(text)
     while marks:
@@ -290,6 +304,9 @@ def _marker(text: str) -> Extraction | None:
         candidate = _said(text, end)
         if candidate is None:
             continue
+        # "Final Answer: The final answer is 5" is one mark in two parts.
+        while marks and _LEAD.fullmatch(text, marks[-1][2], max(marks[-1][2], start)):
+            _, start, _ = marks.pop()
         if marks and kind in ("said", "so"):
             before, _, before_end = marks[-1]
             if before == kind and "\n" not in text[before_end:start]:
