@@ -264,6 +264,25 @@ BREACHES: dict[str, str] = {
     "takes memory no limit counts": _breach("import os\nreturn os.memfd_create('x')"),
     "takes System V memory": _breach(_LIBC + "return libc.shmget(0, 1 << 20, 0o1600) >= 0"),
     "uses the kernel's keyring": _breach(_LIBC + "return libc.syscall(250, 0, -3, 1) >= 0"),
+    "sets the times of the machine's /dev/zero": _breach("import os\nos.utime('/dev/zero', (1, 1))\nreturn True"),
+    "sets the times of the machine's /dev/null, by descriptor": _breach(
+        "import os\nos.utime(os.open('/dev/null', os.O_RDWR), (1, 1))\nreturn True"
+    ),
+    "sets the times of the machine's /dev/urandom, by each call": _breach(
+        _LIBC + "times = (ctypes.c_long * 4)(1, 0, 1, 0)\npath = b'/dev/urandom'\n"
+        "return 0 in (libc.utime(path, times), libc.utimes(path, times), libc.futimesat(-100, path, times),\n"
+        "             libc.syscall(132, path, times), libc.syscall(235, path, times))"
+    ),
+    # To the mode and the owner they have: harmless to this machine where it works.
+    "sets the mode of the machine's /dev/zero": _breach("import os\nos.chmod('/dev/zero', 0o666)\nreturn True"),
+    "sets the mode of the machine's /dev/null, by descriptor": _breach(
+        "import os\nos.fchmod(os.open('/dev/null', os.O_RDWR), 0o666)\nreturn True"
+    ),
+    "sets the mode of the machine's /dev/zero, by the newest call": _breach(
+        _LIBC + "return libc.syscall(452, -100, b'/dev/zero', 0o666, 0) == 0"
+    ),
+    "sets the owner of the machine's /dev/zero": _breach("import os\nos.chown('/dev/zero', -1, -1)\nreturn True"),
+    "sets an attribute": _breach("import os\nopen('/tmp/a', 'w')\nos.setxattr('/tmp/a', 'user.a', b'')\nreturn True"),
     "sees another program's files": _breach(
         "import os\nfor name in ('/tmp/left', '/dev/shm/left'):\n    if os.path.exists(name): return True\n"
         "for name in ('/tmp/left', '/dev/shm/left'):\n    try: open(name, 'w').close()\n    except OSError: pass"

@@ -140,7 +140,8 @@ class Bubblewrap:
     """A fresh set of namespaces for each process: user, pid, net, ipc, uts, mount, and cgroup where there is one.
 
     Inside: the system's libraries and this Python's standard library, read-only; a private /tmp of `disk_bytes`;
-    /dev/null, /dev/zero and /dev/urandom; no /proc, no /etc, no /home, no site-packages, no environment; uid 65534
+    /dev/null, /dev/zero and /dev/urandom (where there is no system-call filter, a file of /tmp as /dev/null and no
+    node of the machine's); no /proc, no /etc, no /home, no site-packages, no environment; uid 65534
     without capabilities. All of it dies with the process that started it.
     """
 
@@ -268,8 +269,13 @@ def _bubblewrap_base() -> tuple[str, ...]:
         if packages.is_dir() and packages.is_relative_to(library):
             args += ["--tmpfs", f"/python/lib/{packages.relative_to(library)}"]
             args += ["--remount-ro", f"/python/lib/{packages.relative_to(library)}"]
-    for device in ("/dev/null", "/dev/zero", "/dev/urandom"):
-        args += ["--dev-bind", device, device]
+    if seccomp.supported():
+        # The machine's own nodes: the filter keeps their mode, owner and times from change. A read-only mount would
+        # too, but bubblewrap's --remount-ro adds nodev, after which they cannot be opened.
+        for device in ("/dev/null", "/dev/zero", "/dev/urandom"):
+            args += ["--dev-bind", device, device]
+    else:
+        args += ["--symlink", "/tmp/null", "/dev/null"]
     return tuple(args)
 
 

@@ -6,6 +6,10 @@ them fork bombs, daemons and shared limits go), new namespaces and mounts, traci
 (`PR_SET_PDEATHSIG`), memory that no rlimit counts (memfd, System V), and sockets other than local and IP ones
 (vsock reaches a virtual machine's host whatever the network namespace).
 
+So do changes of an inode's mode, owner, times and attributes: the nodes in /dev are the machine's own, and where we run
+as root the program's user owns them. A filter sees numbers and not paths, so it refuses them for the program's own
+files in /tmp too: `os.chmod`, `os.utime`, `shutil.copy` and a `touch` of an existing file raise PermissionError.
+
 Source: Linux `seccomp(2)`, `include/uapi/linux/{filter,seccomp,audit}.h`; numbers from `asm/unistd_64.h` and
 `asm-generic/unistd.h`.
 """
@@ -27,7 +31,8 @@ class _Machine:
 _SAME = {  # one number on every machine since Linux 5.1
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
     "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "clone3": 435, "pidfd_getfd": 438,
-    "mount_setattr": 442, "memfd_secret": 447,
+    "mount_setattr": 442, "memfd_secret": 447, "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466,
+    "file_setattr": 469,
 }  # fmt: skip
 _MACHINES = {
     "x86_64": _Machine(0xC000003E, _SAME | {
@@ -38,6 +43,9 @@ _MACHINES = {
         "keyctl": 250, "unshare": 272, "perf_event_open": 298, "fanotify_init": 300, "name_to_handle_at": 303,
         "open_by_handle_at": 304, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
         "finit_module": 313, "memfd_create": 319, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323,
+        "chmod": 90, "fchmod": 91, "chown": 92, "fchown": 93, "lchown": 94, "utime": 132, "setxattr": 188,
+        "lsetxattr": 189, "fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199,
+        "utimes": 235, "fchownat": 260, "futimesat": 261, "fchmodat": 268, "utimensat": 280,
     }),
     "aarch64": _Machine(0xC00000B7, _SAME | {
         "umount2": 39, "mount": 40, "pivot_root": 41, "chroot": 51, "quotactl": 60, "acct": 89, "personality": 92,
@@ -46,7 +54,9 @@ _MACHINES = {
         "socketpair": 199, "add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220, "swapon": 224,
         "perf_event_open": 241, "fanotify_init": 262, "name_to_handle_at": 264, "open_by_handle_at": 265, "setns": 268,
         "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "memfd_create": 279,
-        "bpf": 280, "userfaultfd": 282, "kexec_file_load": 294,
+        "bpf": 280, "userfaultfd": 282, "kexec_file_load": 294, "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7,
+        "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16, "fchmod": 52, "fchmodat": 53, "fchownat": 54,
+        "fchown": 55, "utimensat": 88,
     }),
 }  # fmt: skip
 

@@ -33,7 +33,7 @@ def main(channel: int) -> None:
         return
     kind, limits, source, *rest = marshal.loads(message)
     if kind == "functions":
-        null = os.open("/dev/null", os.O_RDWR)
+        null = os.open("/dev/null", os.O_RDWR | os.O_CREAT)  # may be a file: see `launch`
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         os.close(null)

@@ -34,7 +34,7 @@ for _name in (*_LIBRARY, "decimal", "fractions", "heapq", "operator", "statistic
     importlib.import_module(_name)
 
 _MAX_REASON = 300
-_NULL = os.open("/dev/null", os.O_RDWR)
+_NULL = os.open("/dev/null", os.O_RDWR | os.O_CREAT)  # may be a file: see `launch`
 
 
 def main(control_fd: int) -> None:
