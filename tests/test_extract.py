@@ -164,3 +164,39 @@ def test_an_unknown_rule_is_the_users_to_mend() -> None:
 def test_no_text_makes_the_scan_quadratic(text: str) -> None:
     # Nothing to assert but that it ends: a quadratic scan of these takes minutes.
     assert extract(text).text in (None, "7", "8") or len(extract(text).text or "") < 5000
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "half of 5",
+        "twice 5",
+        "the square root of 5",
+        "the cube of 5",
+        "5 squared",
+        "5 factorial",
+        "at least 5",
+        "greater than 5",
+        "never 5",
+        "anything except 5",
+        "5 is wrong",
+        "-$5$",
+        r"$\frac13$ of $5$",
+        "$3$ and $5$",
+        "5 tenths",
+        "5 dozen",
+    ],
+)
+def test_words_that_change_a_value_are_not_dropped_around_it(said: str) -> None:
+    found = extract(f"The answer is {said}.")
+    assert "5" not in (found.text, *found.shorter)
+
+
+@pytest.mark.parametrize("text", ["The answer is minus 5.", "#### negative 5", "<answer>minus 5</answer>"])
+def test_a_sign_in_words_stays_with_its_number(text: str) -> None:
+    assert extract(text).shorter == ("-5",)
+
+
+@pytest.mark.parametrize("said", ["therefore simply $5$", "that she has 5 left over", "that they bought a total of 5"])
+def test_plain_words_around_a_value_are_dropped(said: str) -> None:
+    assert extract(f"The answer is {said}.").shorter == ("5",)

@@ -264,3 +264,31 @@ def test_near_identities_are_not_equal(gold: str, pred: str) -> None:
 def test_identities_on_the_domain_are_equal(gold: str, pred: str) -> None:
     assert outcome(r"\boxed{" + pred + "}", gold) == "correct"
     assert outcome(r"\boxed{" + gold + "}", pred) == "correct"
+
+
+@pytest.mark.parametrize(
+    ("pred", "gold"),
+    [
+        ("two thirds", "2"),
+        ("three quarters", "3"),
+        ("5 tenths", "5"),
+        ("5 hundredths", "5"),
+        ("5 halves", "5"),
+        ("5 pairs", "5"),
+        ("5 lakh", "5"),
+        ("5 rejected", "5"),
+        ("5 extraneous", "5"),
+        ("5 never", "5"),
+        ("5 for all x or 7", "5"),
+        ("5 for all x, 7", "5"),
+        ("5 with any 7", "5"),
+    ],
+)
+def test_words_that_change_or_deny_a_value_are_no_unit_and_no_condition(pred: str, gold: str) -> None:
+    for text in (rf"\boxed{{{pred}}}", rf"\boxed{{\text{{{pred}}}}}", f"The answer is {pred}.", f"#### {pred}"):
+        assert not math(text, gold).correct, text
+
+
+@pytest.mark.parametrize("condition", ["x", r"x \in \mathbb{R}", r"x, y \in \mathbb{R}", r"x \ge 1"])
+def test_a_plain_condition_after_a_value_does_not_bind(condition: str) -> None:
+    assert math(rf"\boxed{{2x \text{{ for all }} {condition}}}", "2x").correct

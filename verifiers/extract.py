@@ -362,18 +362,78 @@ _NO_SENTENCE = re.compile(
 )
 
 
+# Words that change, compare or deny the value beside them: a sentence with one of these is not its number.
+_CHANGES = re.compile(
+    r"\b(?:never|no|none|nothing|nowhere|cannot|without|except|excluding|unless|instead|rather|other|besides|plus|times|"
+    r"divided|multiplied|up to|modulo|mod|at (?:the )?(?:least|most)|(?:more|less|fewer|greater|larger|smaller|"
+    r"higher|lower|bigger) than|exceeds?|beyond|half|halves|third|thirds|quarters?|fourths?|fifths?|sixths?|sevenths?|"
+    r"eighths?|ninths?|tenths?|hundredths?|thousandths?|twice|thrice|double|doubled|triple|tripled|dozens?|pairs?|"
+    r"scores?|gross|lakhs?|crores?|inverse|reciprocal|opposite|negation|negated|roots?|squared|cubed|factorials?|power|"
+    r"powers|exponent|logarithm|log|ln|sine|cosine|tangent|sin|cos|tan|base|binary|octal|hex|hexadecimal|wrong|"
+    r"incorrect|false|invalid|impossible|rejected|extraneous|excluded|discarded|maybe|perhaps|possibly|probably|"
+    r"unlikely|doubtful|guess|unsure|unknown|approximately|roughly|nearly|almost)\b|\\(?:sqrt|frac|ne|neq|"
+    r"not|lt|gt|le|leq|ge|geq|times|cdot|div|pm)(?![a-zA-Z])|[<>≠≤≥±]",
+    re.IGNORECASE,
+)
+_BESIDE = re.compile(r"\b(?:over|under|above|below|about|around|more|less)\s+(?:\*\*)?$", re.IGNORECASE)
+_JOINED = re.compile(r"\s*(?:,|;|&|,?\s*and)\s*")
+_SIGN_WORD = re.compile(r"\b(?:minus|negative)\s+(?:\*\*)?$", re.IGNORECASE)
+_SIGN_WORDS = re.compile(r"\b(?:minus|negative)\b", re.IGNORECASE)
+# "a total of 5" is 5; "the cube of 5" is not.
+_OF = re.compile(r"(\S*)\s+of\s+(?:the |a |an |just |exactly |only )?(?:\*\*)?$", re.IGNORECASE)
+_IDLE_OF = re.compile(
+    r"(?:total|sum|value|answer|amount|cost|price|number|length|width|height|area|volume|speed|rate|distance|age|"
+    r"average|mean|median|mode|profit|probability|maximum|minimum|max|min|remainder|result|solution|score|weight|"
+    r"difference|product|quotient|ratio|perimeter|radius|diameter|degree|measure|balance|salary|chance|percentage)",
+    re.IGNORECASE,
+)
+_TOUCHES_BEFORE = re.compile(r"(?:[-−+*/^!]|[\w)\]}]\s*[=]\s*[-−])\s*$")
+_TOUCHES_AFTER = re.compile(r"\s*(?:[+*/^−]|-\s?[\d$\\]|!(?=\S))")
+
+
 def _shorter(text: str) -> tuple[str, ...]:
-    """The part of a plain sentence that may be the answer by itself: its formula, bold text or only number."""
-    if _NO_SENTENCE.search(text[:_MAX_MARKED]):
+    """The part of a plain sentence that may be the answer by itself: its formula, bold text or only number.
+
+    Nothing where what would be dropped changes, compares or denies it ("twice 5"); "minus 5" keeps its sign.
+    """
+    text = text[:_MAX_MARKED]
+    if _NO_SENTENCE.search(text):
         return ()
-    formulas = [_content(found) for found in _FORMULA.finditer(text[:_MAX_MARKED])]
+    formulas = list(_FORMULA.finditer(text))
+    bold = list(_BOLD.finditer(text))
+    numbers = list(_NUMBER.finditer(text))
     if formulas:
-        return (formulas[-1],)
-    bold = _BOLD.findall(text[:_MAX_MARKED])
-    if bold:
-        return (bold[-1],)
-    numbers = _NUMBER.findall(text[:_MAX_MARKED])
-    return (numbers[-1],) if len(numbers) == 1 else ()
+        found, part = formulas[-1], _content(formulas[-1])
+    elif bold:
+        found, part = bold[-1], bold[-1][1]
+    elif len(numbers) == 1:
+        found, part = numbers[0], numbers[0].group()
+    else:
+        return ()
+    before, after = text[: found.start()], text[found.end() :]
+    signed = _SIGN_WORD.search(before)
+    if signed is not None:
+        before = before[: signed.start()]
+    prose = _FORMULA.sub(" ", before)
+    if (
+        _CHANGES.search(prose)
+        or _CHANGES.search(after)
+        or _BESIDE.search(before)
+        or _SIGN_WORDS.search(prose)
+        or _SIGN_WORDS.search(after)
+    ):
+        return ()
+    if len(formulas) > 1 and _JOINED.fullmatch(text, formulas[-2].end(), formulas[-1].start()):
+        return ()
+    of = _OF.search(before)
+    if of is not None and not _IDLE_OF.fullmatch(of[1]):
+        return ()
+    stars = before.endswith("**") and after.startswith("**")
+    if _TOUCHES_BEFORE.search(before[:-2] if stars else before) or _TOUCHES_AFTER.match(after[2:] if stars else after):
+        return ()
+    if signed is not None:
+        return (f"-{part}" if part.isdigit() else f"-({part})",)
+    return (part,)
 
 
 def _content(found: re.Match[str]) -> str:

@@ -52,6 +52,8 @@ _SETS = {"union", "inter", "minus"}
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _DEGREE_WORDS = {"degree", "degrees", "deg", "degs"}
 _PERCENT_WORDS = {"percent", "pct", "percentage", "per cent", "percents", "percentage points", "percentage point"}
+_CONDITION = re.compile(r"(?:,\s*)?(?:for|where|with) (?:all|any|every|each|some)\b")
+_NO_CONDITION = re.compile(r"\b(?:or|not|never|else|except|unless|wrong|false|maybe|but|instead)\b")
 
 
 class Parser(Values):
@@ -222,7 +224,7 @@ class Parser(Values):
             return Degrees(value)
         if lower in _PERCENT_WORDS:
             return Percent(value)
-        if re.match(r"(?:,\s*)?(?:for|where|with) (?:all|any|every|each|some)\b", lower):
+        if _CONDITION.match(lower) and self.is_plain_condition(lower):
             self.at = len(self.tokens)
             return value
         if lower.replace(".", "").replace(" ", "") in ("am", "pm"):
@@ -236,6 +238,22 @@ class Parser(Values):
                 return Add((Quantity(value, unit), more))
             raise UnreadableError("a number after a unit")
         return Quantity(value, unit)
+
+    def is_plain_condition(self, words: str) -> bool:
+        """True where all that follows `for all` is about names: `x`, `x, y in R`, `n >= 1`; never a second value."""
+        rest = self.tokens[self.at :]
+        said = " ".join([words, *(token.value.lower() for token in rest if token.kind == "text")])
+        if _NO_CONDITION.search(said) or any(token.kind in ("or", "and") for token in rest):
+            return False
+        bounds = [token.kind == "op" and token.value in _RELATIONS - {"=", "~"} for token in rest]
+        for at, token in enumerate(rest):
+            if (
+                token.kind == "sep"
+                and not any(bounds[at:])
+                and any(t.kind not in ("sym", "sep", "text") for t in rest[at:])
+            ):
+                return False
+        return any(bounds) or all(token.kind not in ("num", "const") for token in rest)
 
     def product(self) -> Node:
         self.enter()

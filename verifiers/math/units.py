@@ -79,7 +79,13 @@ NOT_A_UNIT = re.compile(
     r"\b(or|and|not|to|either|neither|nor|if|else|any|other|no|none|except|but|between|than|maybe|approximately|about|"
     r"is|are|was|be|because|since|where|when|for|all|with|as|answer|least|most|more|less|import|lambda|wrong|incorrect|false|invalid|possibly|perhaps|probably|unlikely|"
     r"approx|roughly|guess|unsure|minus|plus|times|half|twice|double|triple|dozen|base|binary|hex|octal|modulo|unless|"
-    r"choose|factorial|negative|positive|inverse|root)\b|[-=<>!?_\"']"
+    r"choose|factorial|negative|positive|inverse|root|"
+    # Words that scale the value, and words that judge it.
+    r"halves|thirds?|quarters|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?|twelfths?|twentieths?|"
+    r"hundredths?|thousandths?|millionths?|pairs?|dozens|scores?|gross|lakhs?|crores?|myriads?|tens|hundreds|thousands|"
+    r"millions|billions|never|rejected|extraneous|excluded|discarded|impossible|instead|rather|cannot|without|"
+    r"reciprocal|opposite|roots|factorials|squares|cubes|maybe|doubtful|unknown|only if|nearly|almost|around)\b"
+    r"|[-=<>!?_\"']"
 )
 
 
