@@ -182,6 +182,45 @@ def test_a_program_cannot_choose_an_error_over_being_wrong(sandbox: Sandbox) -> 
 
 
 @needs_namespaces
+@pytest.mark.parametrize(
+    ("source", "tests"),
+    [
+        ("def f(x): return []", "for y in f(3):\n    assert y > 0"),
+        ("def f(x): return False", "if f(3):\n    assert f(4) == 16"),
+        ("def f(x): return 1", "try:\n    f(-1)\n    assert False\nexcept Exception:\n    pass"),
+        ("import os\ndef f(x): os._exit(0)", "try:\n    f(-1)\n    assert False\nexcept Exception:\n    pass"),
+        ("def f(x): raise ValueError", "try:\n    assert f(1) == 2\nexcept ValueError:\n    pass"),
+        ("f = []", "for x in f:\n    assert x(1)"),
+        ("def f(x): return 2", "if f(1) != 1:\n    assert False"),
+    ],
+)
+def test_tests_of_which_no_assert_is_reached_are_failed(sandbox: Sandbox, source: str, tests: str) -> None:
+    report = run(sandbox, source, tests, "f")
+    assert report.status is Status.RAN
+    assert not report.all_passed
+    assert report.reason or report.tests[0].status == "failed"
+
+
+@needs_namespaces
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "try:\n    f(-1)\n    assert False\nexcept ValueError:\n    pass",
+        "try:\n    f(-1)\nexcept ValueError:\n    pass\nelse:\n    assert False, 'no error'",
+        "try:\n    f(-1)\n    assert False\nexcept (KeyError, Exception):\n    pass",
+        "if f(2) != 4:\n    assert False",
+        "if f(2) != 4:\n    raise RuntimeError",
+        "import contextlib\nwith contextlib.suppress(ValueError):\n    f(-1)\n    assert False",
+    ],
+)
+def test_an_assert_false_that_is_rightly_not_reached_has_held(sandbox: Sandbox, tests: str) -> None:
+    source = "def f(x):\n    if x < 0: raise ValueError(x)\n    return x * x"
+    report = run(sandbox, source, tests, "f")
+    assert report.all_passed, report
+    assert not run(sandbox, "def f(x): return x", tests, "f").all_passed
+
+
+@needs_namespaces
 def test_tests_that_do_not_end_cost_their_deadline_and_not_the_next_job(sandbox: Sandbox) -> None:
     assert run(sandbox, "def square(x): return 1", "while True: pass", timeout_seconds=SHORT).status is Status.TIMEOUT
     assert run(sandbox, "def square(x):\n    return x * x").all_passed

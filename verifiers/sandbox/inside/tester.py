@@ -92,6 +92,7 @@ def run_tests(channel: int, job: dict[str, Any]) -> dict[str, Any]:
         tree = ast.parse(job["tests"])
         prelude = _prelude(job["prelude"], job["entry_point"])
         names = _free_names(tree, job["entry_point"])
+        recorder.checks = _holds_a_check(tree, names)
         _call_check(tree, job["entry_point"])
         code = compile(ast.fix_missing_locations(_Instrument(recorder).visit(tree)), "tests", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -114,6 +115,8 @@ def run_tests(channel: int, job: dict[str, Any]) -> dict[str, Any]:
         recorder.uncaught = _describe(error)
         if isinstance(error, UnsendableError):
             recorder.ours = str(error)
+    if program.died and not recorder.uncaught:
+        recorder.uncaught = "the program's process died"  # the tests caught it, as no test could in one process
     recorder.finish(program.calls)
     if recorder.ours:
         return report | {"status": "tests", "reason": recorder.ours}
@@ -132,6 +135,9 @@ class Recorder:
         self.tests: list[dict[str, Any]] = []
         self.uncaught = ""
         self.ours = ""  # a fault of the tests or of this module, not of the program
+        self.checks = False  # whether the tests hold a check at all, whatever the program does
+        self.only_guards = True  # every assert is an `assert False`: reaching none of them is what the tests ask for
+        self.failure: AssertionError | None = None  # the last one that a `try` or `with` of the tests may have caught
 
     def add(self, text: str) -> int:
         self.tests.append({"test": text[:_MAX_REASON], "passed": 0, "failed": 0, "reason": ""})
@@ -147,8 +153,19 @@ class Recorder:
     def guarded(self, index: int, value: Any) -> None:
         """An assert inside `try` or `with`: whether its failure counts is for that block to say."""
         if not value:
-            raise AssertionError(self.tests[index]["test"])
+            self.failure = AssertionError(self.tests[index]["test"])
+            raise self.failure
         self._record(index, True, "")
+
+    def skipped(self, *indices: int) -> None:
+        """`try: f(-1); assert False` / `except ValueError:`, in the handler: the call raised as it should have.
+
+        Not so where the handler caught the `assert False` itself, or the death of the program.
+        """
+        error = sys.exc_info()[1]
+        if error is not self.failure and not isinstance(error, DiedError | UnsendableError):
+            for index in indices:
+                self._record(index, True, "")
 
     def raised(self, index: int, error: Exception) -> None:
         if isinstance(error, UnsendableError):
@@ -164,12 +181,21 @@ class Recorder:
                 raise _Stop
 
     def finish(self, calls: int) -> None:
-        """Count a script that tests by raising, without any assert, as one test; it has to have called the program."""
-        if not self.tests and (calls or self.uncaught):
-            failed = bool(self.uncaught)
-            self.tests.append(
-                {"test": "the tests' script", "passed": int(not failed), "failed": int(failed), "reason": self.uncaught}
-            )
+        """Settle tests of which no assert was reached: never a fault of the tests where they hold a check.
+
+        A script that tests by raising, or by `if ...: assert False`, is one test; it has to have called the program.
+        """
+        if self.uncaught or any(test["passed"] or test["failed"] for test in self.tests):
+            if not self.tests:
+                self.tests.append(_script(self.uncaught))
+        elif self.only_guards and self.failure is None and calls:
+            self.tests.append(_script(""))
+        elif self.checks:
+            self.uncaught = "no assertion was reached"
+
+
+def _script(failure: str) -> dict[str, Any]:
+    return {"test": "the tests' script", "passed": int(not failure), "failed": int(bool(failure)), "reason": failure}
 
 
 class _Instrument(ast.NodeTransformer):
@@ -178,9 +204,16 @@ class _Instrument(ast.NodeTransformer):
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.guards = 0
+        self.indices: dict[int, int] = {}  # id of an assert's node -> its number
 
     def visit_Try(self, node: ast.Try) -> ast.AST:
-        return self._guarded(node)
+        never = [statement for statement in node.body + node.orelse if _is_assert_false(statement)]
+        self._guarded(node)
+        if never:
+            indices = [ast.Constant(self.indices[id(statement)]) for statement in never]
+            for handler in node.handlers:
+                handler.body.insert(0, _call("skipped", *indices))
+        return node
 
     def visit_With(self, node: ast.With) -> ast.AST:
         return self._guarded(node)
@@ -195,7 +228,9 @@ class _Instrument(ast.NodeTransformer):
         test = node.test
         if isinstance(test, ast.Constant) and test.value:
             return ast.Pass()  # `assert True`, as HumanEval has it, tests nothing
-        index = ast.Constant(self.recorder.add(ast.unparse(node)))
+        number = self.indices[id(node)] = self.recorder.add(ast.unparse(node))
+        index = ast.Constant(number)
+        self.recorder.only_guards &= _is_assert_false(node)
         if self.guards:
             return ast.copy_location(_call("guarded", index, test), node)
         value = ast.Name("_r1zero_value", ast.Load())
@@ -213,6 +248,22 @@ class _Instrument(ast.NodeTransformer):
         handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), "_r1zero_error", [_call("raised", index, error)])
         assign = ast.Assign([ast.Name("_r1zero_value", ast.Store())], test)
         return ast.copy_location(ast.Try([assign], [handler], [record], []), node)
+
+
+def _is_assert_false(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and not node.test.value
+
+
+def _holds_a_check(tree: ast.Module, names: list[str]) -> bool:
+    """True when the tests assert, raise or call something they take from elsewhere, reached or not."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise):
+            return True
+        if isinstance(node, ast.Assert) and not (isinstance(node.test, ast.Constant) and node.test.value):
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+            return True
+    return False
 
 
 def _call(method: str, *args: ast.expr) -> ast.Expr:
@@ -261,7 +312,11 @@ def _call_check(tree: ast.Module, entry_point: str) -> None:
 
 
 class ProgramError(Exception):
-    """The program's process has gone, or sent no value."""
+    """The program's process sent no value, or an exception of its own class."""
+
+
+class DiedError(ProgramError):
+    """The program's process has gone."""
 
 
 class UnsendableError(Exception):
@@ -274,6 +329,7 @@ class Program:
     def __init__(self, channel: int) -> None:
         self.channel = channel
         self.calls = 0
+        self.died = False
         self.callbacks: list[Callable[..., Any]] = []
 
     def load(self, limits: dict[str, int], source: str, names: list[str]) -> dict[str, Any]:
@@ -311,12 +367,14 @@ class Program:
         try:
             send(self.channel, message)
         except OSError as error:
-            raise ProgramError("the program's process died") from error
+            self.died = True
+            raise DiedError("the program's process died") from error
 
     def _receive(self) -> dict[str, Any]:
         message = receive(self.channel, MAX_MESSAGE_BYTES)
         if message is None:
-            raise ProgramError("the program's process died")
+            self.died = True
+            raise DiedError("the program's process died")
         reply = json.loads(message)
         if not isinstance(reply, dict):
             raise ProgramError("the program's process sent no value")
