@@ -200,3 +200,27 @@ def test_a_sign_in_words_stays_with_its_number(text: str) -> None:
 @pytest.mark.parametrize("said", ["therefore simply $5$", "that she has 5 left over", "that they bought a total of 5"])
 def test_plain_words_around_a_value_are_dropped(said: str) -> None:
     assert extract(f"The answer is {said}.").shorter == ("5",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "= -B", "-B", "\u2212B", r"= \,-\,B", "So the answer is -B.", "B^2", "B/2", "$B!$", "B!", r"2\cdot B", "3+B",
+        "$3 - B$",
+        r"\frac{1}{B}", r"\sqrt{B}", r"\sqrt[3]{B}", r"B\cdot 10^3", r"x \ne B", "x > B", r"\phantom{B}", "(B)^2", "2B",
+    ],
+)  # fmt: skip
+def test_a_box_that_is_a_part_of_more_maths_is_not_its_content(text: str) -> None:
+    assert taken(text.replace("B", r"\boxed{5}")) in (None, "-(5)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- B", "* B", "> B", "**B**", "x = B", r"x \approx B", "$x = B$", "the answer is - B", "The answer is: B!",
+        "=> B",
+        "answer \u2013 B", "(B)", r"\text{B}", "<b>B</b>", "$2+3=B$", "B - since", "1. B", "It costs $9, so - B",
+    ],
+)  # fmt: skip
+def test_dashes_bullets_and_equal_signs_beside_a_box_leave_it_alone(text: str) -> None:
+    assert taken(text.replace("B", r"\boxed{5}")) == "5"

@@ -146,7 +146,7 @@ def test_mutated_answers_raise_nothing_and_end_in_time() -> None:
     # 100,000 of them: python tests/bench/fuzz_math.py
     broken, outcomes = fuzz(corpus(None), 1500, deadline_seconds=30.0, seed=3)
     assert not broken
-    assert outcomes["correct"] > 100
+    assert outcomes["correct"] > 80
     assert outcomes["wrong"] > 100
 
 

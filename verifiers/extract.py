@@ -105,7 +105,71 @@ _AFTER = re.compile(
     r"\s*(?:\$?\s*(?:\\?%|\^\s*\{?\s*\\circ\s*\}?|°)|\\(?:text|mathrm|mbox)\s*\{\s*(?:%|\\%|degrees?)\s*\})"
 )
 _SAID_IN_BOX = re.compile(r"^\\text\s*\{[^{}]*\banswer(?: is)?\s*:?\s*\}\s*(?=\S)")
-_NEGATED = re.compile(r"(?:[=$(\[]|\\\(|\\\[)\s*-\s*$")
+# What touches a box: `2 \cdot \boxed{5}` is not 5. Spacing commands aside, and a delimiter of maths ends the look.
+_SPACING = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~|\\(?:displaystyle|left|right|big|Big)(?![A-Za-z])")
+_NEGATED = re.compile(r"(?:(?:[=$(\[{]|\\\(|\\\[)\s*[-−]\s*|(?:^|\s)[-−])\{?$")
+_MONEY = re.compile(r"\\\$|\$\d[\d,.]*(?=[\s.,;]|$)")
+_SPACED_DASH = re.compile(r"^\s*[-−+*>]\s+$")
+_OPERATOR_BEFORE = re.compile(
+    r"(?:[\w)\]}!]\s*[-−+*/·×÷±]\s*|\d|(?<!\d)[\d)\]}]\s*\(|[\^_]\s*\{?|[\w)\]}|]\s*[<>≠≤≥]\s*|!=\s*|[<>]=\s*|[≠≤≥±×÷√]\s*"
+    r"|\\(?:ne|neq|not\s*=|lt|gt|le|leq|leqslant|ge|geq|geqslant|cdot|times|div|pm|mp|sqrt|log|ln|exp|sin|cos|tan|sec"
+    r"|csc|cot|arcsin|arccos|arctan|pi|phantom|notin)\s*)$"
+)
+_OPERATOR_AFTER = re.compile(
+    r"[\s)\]}]*(?:\^|_\{?\d|[·×÷±]|\*\s*\d|[/+−-]\s*[\d\\(]|\\(?:cdot|times|div|pm|mp|pi|sqrt|frac|dfrac|tfrac|ln|log"
+    r"|sin|cos|tan|ne|neq|lt|gt|le|leq|ge|geq)(?![A-Za-z])|\d|[<>]=?\s*[\d\\]|[≠≤≥])"
+)
+_IN_MATHS_AFTER = re.compile(r"[\s)\]}]*[-−+*/!]\s*[\w$\\]")
+_HOLDS = re.compile(
+    r"(?:\\(?:[dtc]?frac|sqrt|phantom|[hv]phantom|d?binom|x?cancel|sout|overline|log|ln|exp|sin|cos|tan|max|min)\s*"
+    r"(?:\[[^\]]{0,20}\])?|[\^_]\s*)$"
+)
+_ARROW = re.compile(r"(?:[-=]>|\\(?:Long|long)?(?:right|Right)arrow)\s*$|</?[a-zA-Z]{1,8}>\s*$")
+_PROSE_DASH = re.compile(r"(?:[^\W\d_]{2,}[*:.]*\s*|\*\*\s*)[-−]\s*$")
+_NEAR = 200
+
+
+def _part_of(text: str, start: int, after: int) -> str:
+    """What joins the boxes from `start` to `after` to more maths on their line; empty where nothing does."""
+    line = max(text.rfind("\n", max(0, start - _NEAR), start) + 1, start - _NEAR, 0)
+    end = text.find("\n", after, after + _NEAR)
+    before = _SPACING.sub(" ", text[line:start])
+    behind = _SPACING.sub(" ", text[after : end if end >= 0 else after + _NEAR])
+    holder = _holder(before)
+    if holder:
+        return holder
+    bare = before.rstrip("{").rstrip() if before.endswith("{") else before
+    in_maths = _MONEY.sub("", before).replace("$$", "$").count("$") % 2 == 1 or (
+        max(before.rfind("\\("), before.rfind("\\[")) > max(before.rfind("\\)"), before.rfind("\\]"))
+    )
+    spaced_prose = not in_maths and (_SPACED_DASH.match(bare) or _PROSE_DASH.search(bare))
+    if not _ARROW.search(bare) and not spaced_prose and (found := _OPERATOR_BEFORE.search(bare)):
+        return found.group().strip()
+    found = _OPERATOR_AFTER.match(behind)
+    if found is None and (in_maths or not re.search(r"[A-Za-z]{2,}", before)):
+        found = _IN_MATHS_AFTER.match(behind) if in_maths else re.match(r"[\s)}]*!\s*$", behind)
+    suffix = _AFTER.match(behind)
+    if found is not None and suffix is not None:
+        found = _OPERATOR_AFTER.match(behind, suffix.end())
+    return found.group().strip() if found is not None else ""
+
+
+def _holder(before: str) -> str:
+    """The command whose braces are still open before a box, where it changes what they hold."""
+    depth = 0
+    for at in range(len(before) - 1, -1, -1):
+        if before[at] == "}":
+            depth += 1
+        elif before[at] == "{":
+            depth -= 1
+            if depth < 0:
+                head = before[:at]
+                while (fraction := re.search(r"(\\[dtc]?frac|\\d?binom)\s*\{[^{}]*\}\s*$", head)) is not None:
+                    head = head[: fraction.end(1)]
+                if (found := _HOLDS.search(head)) is not None:
+                    return found.group().strip()
+                depth = 0
+    return ""
 
 
 def _boxed(text: str) -> Extraction | None:
@@ -129,13 +193,16 @@ def _boxed(text: str) -> Extraction | None:
         start, first = before_start, first - 1
     if not all(contents):
         return Extraction(None, rule="boxed", reason="the last box is empty")
+    part = _part_of(text, start, after)
+    if part:
+        return Extraction(None, rule="boxed", reason=f"the last box is a part of a larger expression: {part}")
     if len(contents) > 1:
         return Extraction(", ".join(contents), rule="boxed")
     content = _SAID_IN_BOX.sub("", contents[0])
     suffix = _AFTER.match(text, after)
     if suffix is not None:
         content += suffix.group().strip(" $")
-    if _NEGATED.search(text, max(0, start - 20), start):
+    if _NEGATED.search(_SPACING.sub(" ", text[max(text.rfind("\n", 0, start) + 1, start - 20, 0) : start])):
         content = f"-({content})"
     return Extraction(content, rule="boxed")
 
