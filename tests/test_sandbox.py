@@ -99,6 +99,7 @@ def test_all_tests_run_when_asked_for(sandbox: Sandbox) -> None:
         ("def f(g, xs): return [g(x) for x in xs]",
          "assert f(lambda x: x * 2, [1, 2]) == [2, 4]\nassert f(len, ['ab']) == [2]"),
         ("def f(xs): xs.sort(); xs.append(9)", "v = [3, 1]\nassert f(v) is None\nassert v == [1, 3, 9]"),
+        ("def f(x, *, y): x.append(1); y.update(a=2)", "l, d = [], {}\nf(x=l, y=d)\nassert l == [1] and d == {'a': 2}"),
         ("def f(d): d.pop('a')", "v = {'a': 1, 'b': 2}\nf(v)\nassert v == {'b': 2}"),
         ("def f(a, *, b=1): return a - b", "assert f(3) == 2\nassert f(a=3, b=5) == -2"),
         ("class f:\n    def __init__(self): self.items = []\n    def push(self, x): self.items.append(x)\n"
@@ -159,6 +160,26 @@ def test_the_prompts_helper_judges_and_not_the_programs_own(sandbox: Sandbox) ->
     assert run(sandbox, prelude + "def f(x): return x // 2", tests, "f", prelude=prelude).all_passed
     cheat = "def double(x): return 4\ndef f(x): return x"
     assert not run(sandbox, cheat, tests, "f", prelude=prelude).all_passed
+
+
+@needs_namespaces
+@pytest.mark.parametrize("entry_point", ["f", ""])
+def test_a_librarys_member_judges_and_not_the_programs_own(sandbox: Sandbox, entry_point: str) -> None:
+    for tests in ("assert isclose(f(3), 9)", "assert Counter(f(3)) == Counter('9')", "assert deepcopy(f(3)) == 9"):
+        cheat = "isclose = lambda a, b: True\nCounter = lambda x: 1\ndeepcopy = lambda x: 9\ndef f(x): return '1'"
+        report = run(sandbox, cheat, tests, entry_point)
+        assert (report.status, report.all_passed) == (Status.RAN, False)
+    assert run(sandbox, "def f(x): return x * x", "assert isclose(f(3), 9)", entry_point).all_passed
+    foreign = run(sandbox, "allclose = lambda a, b: True\ndef f(x): return 1", "assert allclose(f(3), 9)", entry_point)
+    assert (foreign.status, foreign.reason) == (Status.BAD_TESTS, "the tests use `allclose` and do not import it")
+
+
+@needs_namespaces
+@pytest.mark.parametrize("entry_point", ["gcd", ""])
+def test_the_function_under_test_may_have_a_librarys_name(sandbox: Sandbox, entry_point: str) -> None:
+    assert not run(sandbox, "def gcd(a, b): return 1", "assert gcd(4, 6) == 2", entry_point).all_passed
+    helper = "def gcd(a, b): return 2\ndef near(a, b): return a == b"
+    assert run(sandbox, helper, "assert near(gcd(4, 6), 2)", "gcd").all_passed
 
 
 @needs_namespaces

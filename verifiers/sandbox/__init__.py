@@ -8,13 +8,17 @@ stdin/stdout tests need no tester: expected outputs never enter the sandbox, and
 
 What this does not stop:
 - A program that returns the right values without computing them as meant (a table of the test inputs it has learnt).
-  Weak tests stay weak: `for x in f(): assert ...` holds for an empty list here as anywhere.
+  Weak tests stay weak: after one assert that holds, `for x in f(): assert ...` holds for an empty list here as
+  anywhere (where no assert is reached at all, the program is wrong).
 - What a bug in the kernel's namespaces, or in Python's JSON parser (which reads the program's answers inside the
   tester's sandbox), would give away. A user namespace is not a virtual machine.
 - Time: a program may use its core for as long as the deadline lets it, and may load the machine's caches and memory
   bus meanwhile. It can read the clock and count cores.
 - On a machine other than x86-64 and AArch64 there is no system-call filter: then a program can start processes, up to
   the rlimit (which Linux does not apply to root), all of which die with the namespace at the deadline.
+- A helper that judges, where the tests call it without defining it and neither the prompt nor a library knows its name
+  (`assert near(f(3), 9)`): it comes from the program, as it would in one process. What the tests define or import, and
+  members of common library modules (`isclose`, `Counter`, `deepcopy`), never do.
 What it does not support: tests that patch the program's globals, read its source, or compare objects of the program's
 own classes by the program's own `__eq__`; programs that start processes or need packages beyond the standard library.
 """

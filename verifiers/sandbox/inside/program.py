@@ -102,11 +102,14 @@ class Server:
         target = self.objects[number]
         args = [self.unpack(tree) for tree in arg_trees]
         if operation == "call":
-            value = target(*args, **{key: self.unpack(tree) for key, tree in kwarg_trees})
+            kwargs = {key: self.unpack(tree) for key, tree in kwarg_trees}
+            value = target(*args, **kwargs)
             changed = []
-            for index, arg in enumerate(args):
-                if isinstance(arg, _MUTABLE) and (tree := self.pack(arg)) != arg_trees[index]:
-                    changed.append([index, tree])
+            given = [*enumerate(zip(args, arg_trees, strict=True))]
+            given += [(key, (kwargs[key], tree)) for key, tree in kwarg_trees]
+            for place, (arg, before) in given:
+                if isinstance(arg, _MUTABLE) and (tree := self.pack(arg)) != before:
+                    changed.append([place, tree])
             return {"value": self.pack(value), "changed": changed}
         if operation == "get":
             return {"value": self.pack(getattr(target, name))}

@@ -27,11 +27,20 @@ from r1zero.verifiers.sandbox.inside.codec import MAX_MESSAGE_BYTES, pack, recei
 if TYPE_CHECKING:
     from r1zero.verifiers.sandbox.inside.codec import Tree
 
-# Imported once, here, so that the tests' own imports cost a forked child nothing. The first row is also what the tests
-# take from us when they name it without importing it: a program's own `math` would judge itself.
-_LIBRARY = ("cmath", "collections", "copy", "datetime", "functools", "itertools", "math", "random", "re", "string")
-for _name in (*_LIBRARY, "decimal", "fractions", "heapq", "operator", "statistics", "typing"):
+# Imported once, here, so that the tests' own imports cost a forked child nothing. They and the members of the first row
+# are also what the tests take from us when they name them without importing them: a program's own `math` or `isclose`
+# would judge itself.
+_MEMBERS = ("cmath", "math", "collections", "itertools", "functools", "statistics", "decimal", "fractions", "typing")
+_LIBRARY = (*_MEMBERS, "copy", "datetime", "heapq", "json", "operator", "random", "re", "string")
+for _name in _LIBRARY:
     importlib.import_module(_name)
+_SINGLE_MEMBERS = {"deepcopy": "copy", "contextmanager": "contextlib", "suppress": "contextlib"}
+# What judges in other packages, which are not to be had here: never the program's own.
+_FOREIGN = {
+    "allclose", "approx", "array_equal", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal",
+    "assert_array_equal", "assert_equal", "assert_frame_equal", "np", "numpy", "pd", "pandas", "pytest", "scipy",
+    "sympy", "torch", "unittest",
+}  # fmt: skip
 
 _MAX_REASON = 300
 _NULL = os.open("/dev/null", os.O_RDWR | os.O_CREAT)  # may be a file: see `launch`
@@ -90,8 +99,12 @@ def run_tests(channel: int, job: dict[str, Any]) -> dict[str, Any]:
     report: dict[str, Any] = {"status": "ran", "reason": "", "tests": recorder.tests, "calls": 0}
     try:
         tree = ast.parse(job["tests"])
-        prelude = _prelude(job["prelude"], job["entry_point"])
         names = _free_names(tree, job["entry_point"])
+        prelude = _prelude(job["prelude"], job["entry_point"], names)
+        entry_point = job["entry_point"]
+        missing = [name for name in names if name in _FOREIGN and name not in prelude and name != entry_point]
+        if missing and len(missing) < len(names):
+            return report | {"status": "tests", "reason": f"the tests use `{missing[0]}` and do not import it"}
         recorder.checks = _holds_a_check(tree, names)
         _call_check(tree, job["entry_point"])
         code = compile(ast.fix_missing_locations(_Instrument(recorder).visit(tree)), "tests", "exec")
@@ -290,15 +303,26 @@ def _free_names(tree: ast.Module, entry_point: str) -> list[str]:
     return sorted(free | ({entry_point} if entry_point else set()))
 
 
-def _prelude(source: str, entry_point: str) -> dict[str, Any]:
-    """What the tests take from us rather than from the program: the prompt's helpers, and library modules."""
+def _prelude(source: str, entry_point: str, names: list[str]) -> dict[str, Any]:
+    """What the tests take from us rather than from the program: the prompt's helpers, library modules and members.
+
+    Of the tests' free `names`, the program gives the entry point and what no library of ours knows. Without an entry
+    point, all of them where a library knows each: one has to be the function under test.
+    """
     namespace: dict[str, Any] = {"__name__": "prelude"}
     try:
         exec(compile(source, "prompt", "exec"), namespace)  # noqa: S102  the data set's prompt, in the tests' sandbox
     except Exception:  # noqa: BLE001  a prompt that is no program has no helpers
         namespace = {}
-    for name in _LIBRARY:
-        namespace.setdefault(name, importlib.import_module(name))
+    library: dict[str, Any] = {name: importlib.import_module(name) for name in _LIBRARY}
+    for name, module in _SINGLE_MEMBERS.items():
+        library[name] = getattr(importlib.import_module(module), name)
+    for name in names:
+        for module in _MEMBERS:
+            if name not in library and not name.startswith("_") and hasattr(library[module], name):
+                library[name] = getattr(library[module], name)
+    if entry_point or not all(name in library for name in names if name not in namespace):
+        namespace = library | namespace
     namespace.pop(entry_point, None)
     return namespace
 
@@ -351,8 +375,8 @@ class Program:
                 continue
             if "stop" in reply:
                 raise StopIteration
-            for index, tree in reply.get("changed", ()):
-                _overwrite(args[index], self._unpack(tree))
+            for place, tree in reply.get("changed", ()):
+                _overwrite(kwargs[place] if isinstance(place, str) else args[place], self._unpack(tree))
             return self._unpack(reply["value"])
 
     def _answer(self, reply: dict[str, Any]) -> None:
