@@ -118,6 +118,10 @@ def test_only_text_after_the_thinking_and_in_the_last_answer_is_visible() -> Non
     assert visible("a<think>b") == "a"
     assert visible("<think><answer>a</answer></think><answer>b</answer>c<answer>d</answer>") == "d"
     assert visible("<answer>a</answer><answer>b") == "b"
+    for tag in ("<think>", "</think>", "<answer>", "</answer>"):
+        program = f"def f(x):\n    return x.split('{tag}')"
+        assert visible(program) == program
+        assert visible(f"<think>a '</think>' b</think><answer>{program}</answer>") == program
 
 
 @pytest.mark.parametrize(

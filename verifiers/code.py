@@ -114,8 +114,13 @@ def _tests(data: Mapping[str, Any]) -> tuple[str, tuple[InputTest, ...]]:
 
 # From a completion to a program
 
-_THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
-_ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
+# A tag between quotes (`text.split("</think>")`) is a program's string, not markup.
+_THINK_OPEN, _THINK_CLOSE, _ANSWER_OPEN, _ANSWER_CLOSE = (
+    rf"(?:(?<!['\"]){tag}|{tag}(?!['\"]))" for tag in ("<think>", "</think>", "<answer>", "</answer>")
+)
+_THINK_END = re.compile(_THINK_CLOSE)
+_THINK = re.compile(rf"{_THINK_OPEN}.*?(?:{_THINK_CLOSE}|\Z)", re.DOTALL)
+_ANSWER = re.compile(rf"{_ANSWER_OPEN}(.*?)(?:{_ANSWER_CLOSE}|\Z)", re.DOTALL)
 _FENCE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<fence>`{3,}+|~{3,}+)[ \t]*(?P<language>[\w+#.-]*)[^\n]*\n"
     r"(?P<body>.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|(?P<unclosed>\Z))",
@@ -160,7 +165,7 @@ def extract_program(completion: str, entry_point: str, head: str, *, truncated: 
 def visible(completion: str) -> str:
     """What of a completion counts: nothing up to the end of the thinking, and the last answer tag's content alone."""
     text = _THINK.sub("", completion)
-    text = text.rpartition("</think>")[2]  # the opening tag was in the prompt
+    text = _THINK_END.split(text)[-1]  # the opening tag was in the prompt
     answers = _ANSWER.findall(text)
     return answers[-1] if answers else text
 
