@@ -224,3 +224,15 @@ def test_a_box_that_is_a_part_of_more_maths_is_not_its_content(text: str) -> Non
 )  # fmt: skip
 def test_dashes_bullets_and_equal_signs_beside_a_box_leave_it_alone(text: str) -> None:
     assert taken(text.replace("B", r"\boxed{5}")) == "5"
+
+
+@pytest.mark.parametrize(
+    "said", ["**5** apples.", "about 5 hours.", "approximately 5.", "exactly 5.", "**5**", "5 apples, as wanted."]
+)
+def test_a_number_said_plainly_is_read_out_of_its_sentence(said: str) -> None:
+    found = extract(f"We add.\nThe answer is {said}")
+    assert "5" in (found.text, *found.shorter)
+
+
+def test_a_power_is_not_taken_for_bold() -> None:
+    assert "5" not in extract("The answer is the value 5**2").shorter

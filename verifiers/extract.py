@@ -438,11 +438,11 @@ _CHANGES = re.compile(
     r"scores?|gross|lakhs?|crores?|inverse|reciprocal|opposite|negation|negated|roots?|squared|cubed|factorials?|power|"
     r"powers|exponent|logarithm|log|ln|sine|cosine|tangent|sin|cos|tan|base|binary|octal|hex|hexadecimal|wrong|"
     r"incorrect|false|invalid|impossible|rejected|extraneous|excluded|discarded|maybe|perhaps|possibly|probably|"
-    r"unlikely|doubtful|guess|unsure|unknown|approximately|roughly|nearly|almost)\b|\\(?:sqrt|frac|ne|neq|"
+    r"unlikely|doubtful|guess|unsure|unknown|nearly|almost)\b|\\(?:sqrt|frac|ne|neq|"
     r"not|lt|gt|le|leq|ge|geq|times|cdot|div|pm)(?![a-zA-Z])|[<>≠≤≥±]",
     re.IGNORECASE,
 )
-_BESIDE = re.compile(r"\b(?:over|under|above|below|about|around|more|less)\s+(?:\*\*)?$", re.IGNORECASE)
+_BESIDE = re.compile(r"\b(?:over|under|above|below|more|less)\s+(?:\*\*)?$", re.IGNORECASE)
 _JOINED = re.compile(r"\s*(?:,|;|&|,?\s*and)\s*")
 _SIGN_WORD = re.compile(r"\b(?:minus|negative)\s+(?:\*\*)?$", re.IGNORECASE)
 _SIGN_WORDS = re.compile(r"\b(?:minus|negative)\b", re.IGNORECASE)
@@ -455,6 +455,7 @@ _IDLE_OF = re.compile(
     re.IGNORECASE,
 )
 _TOUCHES_BEFORE = re.compile(r"(?:[-−+*/^!]|[\w)\]}]\s*[=]\s*[-−])\s*$")
+_BOLD_END = re.compile(r"^\*\*(?!\s?[\d(\\])")
 _TOUCHES_AFTER = re.compile(r"\s*(?:[+*/^−]|-\s?[\d$\\]|!(?=\S))")
 
 
@@ -495,8 +496,9 @@ def _shorter(text: str) -> tuple[str, ...]:
     of = _OF.search(before)
     if of is not None and not _IDLE_OF.fullmatch(of[1]):
         return ()
-    stars = before.endswith("**") and after.startswith("**")
-    if _TOUCHES_BEFORE.search(before[:-2] if stars else before) or _TOUCHES_AFTER.match(after[2:] if stars else after):
+    # Stars of bold text, also where the opening ones went with the marker; those of a power have a number after them.
+    after = _BOLD_END.sub("", after)
+    if _TOUCHES_BEFORE.search(before.removesuffix("**")) or _TOUCHES_AFTER.match(after):
         return ()
     if signed is not None:
         return (f"-{part}" if part.isdigit() else f"-({part})",)
