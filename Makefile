@@ -19,7 +19,7 @@ CKPT ?= $(error say which checkpoint: make eval CKPT=runs/NAME/checkpoints/step-
 SUITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train-r1zero test test-fast lint types format check eval bench doctor clean distclean
+.PHONY: help setup train-r1zero sft dpo reward-model test test-fast lint types format check eval bench doctor clean distclean
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +39,15 @@ endif
 
 train-r1zero: $(READY) ## train: the GPU recipe where there is a GPU, else the CPU one (RECIPE=NAME for another); goes on where it stopped
 	$(BIN)/r1zero train $(RECIPE) --resume-or-start $(ARGS)
+
+sft: $(READY) ## supervised fine-tuning: the small CPU recipe, or RECIPE=NAME
+	$(BIN)/r1zero train $(if $(filter auto,$(RECIPE)),sft-tiny-cpu,$(RECIPE)) --resume-or-start $(ARGS)
+
+dpo: $(READY) ## preference optimisation: the small CPU recipe, or RECIPE=NAME
+	$(BIN)/r1zero train $(if $(filter auto,$(RECIPE)),dpo-tiny-cpu,$(RECIPE)) --resume-or-start $(ARGS)
+
+reward-model: $(READY) ## a reward model: the small CPU recipe, or RECIPE=NAME
+	$(BIN)/r1zero train $(if $(filter auto,$(RECIPE)),rm-tiny-cpu,$(RECIPE)) --resume-or-start $(ARGS)
 
 test: $(READY) ## every test, the slow ones too
 	$(BIN)/python -m pytest -q $(ARGS)

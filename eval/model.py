@@ -8,7 +8,7 @@ from typing import Any
 
 from r1zero import models, prompts, recipe
 from r1zero.checkpoint import latest_checkpoint
-from r1zero.config import EngineConfig, GRPOConfig, ModelConfig
+from r1zero.config import EngineConfig, ModelConfig, PolicyConfig, RewardModelConfig
 from r1zero.errors import UserError
 from r1zero.eval import templates
 from r1zero.eval.harness import EvalTemplate
@@ -19,12 +19,15 @@ from r1zero.rollout.base import Engine
 from r1zero.rollout.openai import ChatTemplate, OpenAIEngine
 
 
-def run_of(checkpoint: str) -> GRPOConfig | None:
+def run_of(checkpoint: str) -> PolicyConfig | None:
     """The config of the training run that a checkpoint (runs/NAME/checkpoints/step-N) or run folder belongs to."""
     path = Path(checkpoint)
     for folder in (path, path.parent.parent):
         if (folder / "config.yaml").is_file() and (folder / "checkpoints").is_dir():
-            return recipe.load(str(folder / "config.yaml"))
+            config = recipe.load(str(folder / "config.yaml"))
+            if isinstance(config, RewardModelConfig):
+                raise UserError(f"{checkpoint} is a reward model's: it scores answers and gives none")
+            return config
     return None
 
 
@@ -42,7 +45,7 @@ def checkpoint_path(checkpoint: str) -> str:
 class Model:
     """The checkpoint's folder, tokenizer and engine; the engine starts when a sample is first needed."""
 
-    def __init__(self, settings: EvalSettings, run: GRPOConfig | None) -> None:
+    def __init__(self, settings: EvalSettings, run: PolicyConfig | None) -> None:
         self._engine: Engine | None = None
         self._endpoint = settings.endpoint
         self._config = settings.engine or (run.engine if run else EngineConfig(gpu_memory_utilization=0.9))
@@ -61,7 +64,7 @@ class Model:
         else:
             self.facts = {"name": engine_name(self._config), "dtype": str(self._dtype).removeprefix("torch.")}
 
-    def template(self, settings: EvalSettings, run: GRPOConfig | None, kind: str) -> EvalTemplate:
+    def template(self, settings: EvalSettings, run: PolicyConfig | None, kind: str) -> EvalTemplate:
         """The one asked for, else the run's, else the default for the model."""
         if self.tokenizer is None:
             template = prompts.load(settings.template or ("chat" if kind == "code" else "boxed_chat"))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from r1zero.config import GRPOConfig
+from r1zero.config import PolicyConfig
 from r1zero.errors import UserError
 from r1zero.eval import protocols, templates
 from r1zero.eval.folder import EvalFolder, append
@@ -135,7 +135,7 @@ def _draw(
 
 def _with_templates(
     settings: EvalSettings,
-    run: GRPOConfig | None,
+    run: PolicyConfig | None,
     model: Model,
     tasks: Sequence[Task],
     pool: VerifierPool,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from r1zero import prompts
-from r1zero.config import EngineConfig, GRPOConfig
+from r1zero.config import EngineConfig, PolicyConfig
 from r1zero.datasets import fingerprint, load_problems
 from r1zero.errors import UserError
 from r1zero.eval import benchmarks, protocols
@@ -74,7 +74,7 @@ class Task:
         return len(self.loaded.problems) * self.k
 
 
-def held_out(settings: EvalSettings, run: GRPOConfig | None, tokenizer: Any) -> list[Task]:
+def held_out(settings: EvalSettings, run: PolicyConfig | None, tokenizer: Any) -> list[Task]:
     """The run's own held-out problems, sampled and graded as the run did."""
     if run is None or not run.eval.data.source:
         raise UserError(

@@ -16,10 +16,15 @@ from typing import Any, cast, get_type_hints
 import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 
-from r1zero.config import GRPOConfig
+from r1zero.config import DPOConfig, GRPOConfig, RewardModelConfig, SFTConfig, StageConfig
 from r1zero.errors import UserError, unknown_name
 
-STAGES: dict[str, type[GRPOConfig]] = {"grpo": GRPOConfig}
+STAGES: dict[str, type[StageConfig]] = {
+    "grpo": GRPOConfig,
+    "sft": SFTConfig,
+    "dpo": DPOConfig,
+    "reward_model": RewardModelConfig,
+}
 
 
 def names() -> list[str]:
@@ -70,7 +75,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def load(name_or_path: str, overrides: Sequence[str] = ()) -> GRPOConfig:
+def load(name_or_path: str, overrides: Sequence[str] = ()) -> StageConfig:
     """The checked config of a recipe with `--section.key value` overrides laid on it.
 
     Raises UserError for a key that does not exist (with the near one), a value of the wrong type or out of range.
@@ -93,7 +98,7 @@ def help_text(name_or_path: str) -> str:
     return _prepare(name_or_path)[2].format_help()
 
 
-def _prepare(name_or_path: str) -> tuple[type[GRPOConfig], dict[str, Any], ArgumentParser]:
+def _prepare(name_or_path: str) -> tuple[type[StageConfig], dict[str, Any], ArgumentParser]:
     settings = read(name_or_path)
     name = settings.get("stage", "grpo")
     if name not in STAGES:

@@ -1,0 +1,96 @@
+"""The reward model: a causal backbone with a linear head on the last real token of prompt and response.
+
+It is a plain `AutoModelForSequenceClassification` with one label, so that what is saved loads anywhere. That class
+takes the last token of a padded row that is not the pad token: where the pad is the EOS that ends every response, it
+would score the token before. Hence `scorable_pad`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+
+from r1zero.config import ModelConfig
+from r1zero.errors import UserError
+from r1zero.policy import Row
+
+
+class RewardModel(nn.Module):
+    """Scores whole responses. Rows are right-padded: the causal mask hides the padding from the last real token."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, last: Tensor) -> Tensor:
+        """(B,) float32 scores of right-padded (B, S) ids whose last real tokens stand at `last` (B,)."""
+        backbone: nn.Module = self.model.base_model
+        hidden = backbone(input_ids=input_ids, use_cache=False).last_hidden_state  # (B, S, D)
+        state = hidden[torch.arange(len(last), device=last.device), last]  # (B, D)
+        head: nn.Linear = self.model.score
+        scores: Tensor = head(state)[:, 0].float()
+        return scores
+
+
+def padded(rows: Sequence[Row], device: torch.device | str) -> tuple[Tensor, Tensor]:
+    """(B, S) right-padded ids and (B,) places of their last tokens. The pad id is never seen, so it may be any."""
+    longest = max(row.length for row in rows)
+    ids = [[*row.prompt_ids, *row.completion_ids, *([0] * (longest - row.length))] for row in rows]
+    return torch.tensor(ids, device=device), torch.tensor([row.length - 1 for row in rows], device=device)
+
+
+def load_reward_model(folder: str | Path, config: ModelConfig, pad_token_id: int, seed: int) -> PreTrainedModel:
+    """A reward model's checkpoint, or a causal model's backbone with a new head, in float32 and without dropout.
+
+    The new head is drawn with standard deviation 1 / sqrt(D + 1) (arXiv 2009.01325): scores of order 1 from the start.
+    Raises UserError where the folder holds no model that transformers can score with.
+    """
+    options = {} if config.attention == "auto" else {"attn_implementation": config.attention}
+    try:
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=1, dtype=torch.float32, output_loading_info=True, **options
+        )
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{folder} is no model that transformers can score with: {reason}") from error
+    head = getattr(model, "score", None)
+    if not isinstance(head, nn.Linear):
+        raise UserError(f"{type(model).__name__} has no linear `score` head on its last token: choose another model")
+    if any(name.startswith("score.") for name in info["missing_keys"]):
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            head.weight.normal_(0.0, (head.in_features + 1) ** -0.5, generator=generator)
+            if head.bias is not None:
+                head.bias.zero_()
+    model.config.pad_token_id = pad_token_id
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0
+    model.train()
+    if config.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    loaded: PreTrainedModel = model
+    return loaded
+
+
+def scorable_pad(tokenizer: PreTrainedTokenizerBase, ends: set[int]) -> int:
+    """A pad token that no response ends with: the tokenizer's own, or another special one, which becomes its own.
+
+    Raises UserError where there is none: a saved model could not tell the end of a padded response.
+    """
+    own = tokenizer.pad_token_id
+    if own is not None and own not in ends:
+        return int(own)
+    special = [(tokenizer.unk_token, tokenizer.unk_token_id), (tokenizer.bos_token, tokenizer.bos_token_id)]
+    special += [(t.content, i) for i, t in sorted(tokenizer.added_tokens_decoder.items()) if t.special]
+    for token, index in special:
+        if index is not None and index not in ends:
+            tokenizer.pad_token = token
+            return int(index)
+    raise UserError("the tokenizer has no special token that could be the pad token besides the one that ends a text")
