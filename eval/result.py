@@ -67,7 +67,7 @@ def check_ids(problems: Sequence[Problem]) -> None:
 
 def by_problem(problems: Sequence[Problem], samples: Sequence[EvalSample], k: int) -> list[list[EvalSample]]:
     """Samples of each problem in index order. Raises UserError when one is missing, doubled or belongs to no problem:
-    a smaller denominator is another number (PEERS know it as halved scores)."""
+    a smaller denominator is another number (published pass@1 scores have been halved that way)."""
     check_ids(problems)
     known = {problem.id for problem in problems}
     seen: dict[tuple[str, int], EvalSample] = {}
