@@ -9,6 +9,7 @@ import argparse
 import errno
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from r1zero import __version__
 from r1zero.config import DPOConfig, GRPOConfig, SFTConfig, StageConfig
@@ -20,7 +21,7 @@ examples:
   r1zero train r1zero-1gpu --run.name try1 --optimizer.lr 2e-6
   r1zero train my-recipe.yaml --resume
   r1zero train tiny-cpu --help                               every setting, its default and meaning
-  r1zero eval runs/tiny-cpu/checkpoints/step-80 --suite tiny:arithmetic
+  r1zero eval runs/tiny-cpu/checkpoints/step-50              on its own held-out problems
   r1zero verifiers check math
   r1zero doctor
 """
@@ -88,6 +89,9 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.help:
         print(recipe.help_text(name))
         return 0
+    here = str(Path.cwd())
+    if here not in sys.path:  # a recipe may name a verifier in a module beside it, as `verifiers check` does
+        sys.path.append(here)
     config = recipe.load(name, arguments.rest)
     if arguments.print_config:
         import yaml
