@@ -67,6 +67,11 @@ class RunFolder:
         """The complete settings, defaults included."""
         write_atomically(self.path / "config.yaml", yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
 
+    def read_config(self) -> dict[str, Any]:
+        """What `write_config` wrote."""
+        settings: dict[str, Any] = yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8"))
+        return settings
+
     def write_manifest(self, facts: Mapping[str, Any]) -> None:
         write_atomically(self.path / "manifest.json", json.dumps({**machine(), **facts}, indent=1) + "\n")
 

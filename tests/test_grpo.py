@@ -318,6 +318,18 @@ def test_a_second_run_in_the_folder_is_refused_and_a_complete_one_is_left_alone(
     assert not (tmp_path / "never").exists()
 
 
+def test_a_run_is_not_resumed_with_settings_that_change_its_numbers(
+    train: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    train("begun", "--run.steps", "2")
+    before = (tmp_path / "begun" / "config.yaml").read_text()
+    with pytest.raises(UserError, match=r"optimizer\.lr 0\.0005, now 9\.0"):
+        train("begun", "--run.steps", "4", "--optimizer.lr", "9", resume=True)
+    assert (tmp_path / "begun" / "config.yaml").read_text() == before
+    more = ("--optimizer.micro_batch_tokens", "512", "--run.checkpoint_every", "1", "--reward.workers", "2")
+    assert len(train("begun", "--run.steps", "3", *more, resume=True)) == 4
+
+
 def test_prompts_over_the_limit_are_refused_or_skipped_never_cut(
     train: Callable[..., list[dict[str, Any]]], tmp_path: Path
 ) -> None:

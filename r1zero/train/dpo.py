@@ -77,7 +77,7 @@ def train_dpo(config: DPOConfig, *, resume: bool = False) -> Path:
 
     Raises UserError for every mistake that is the user's to mend, before anything is written.
     """
-    folder, checkpoint = find_run(config.run, resume=resume)
+    folder, checkpoint = find_run(config, resume=resume)
     base = load_base(config)
     kto = config.loss == "kto"
     data: Loaded[Any] = (load_thumbs if kto else load_rankings)(config.data, base.template, base.tokenizer)

@@ -58,7 +58,7 @@ def train_grpo(config: GRPOConfig, *, resume: bool = False) -> Path:
     Raises UserError for every mistake that is the user's to mend. Ctrl-C and SIGTERM end the run after the step under
     way, with a checkpoint.
     """
-    folder, checkpoint = find_run(config.run, resume=resume)
+    folder, checkpoint = find_run(config, resume=resume)
     inputs = prepare(config)
     if checkpoint is not None and complete(folder, checkpoint, config.run.steps):
         return checkpoint

@@ -44,7 +44,7 @@ def train_reward_model(config: RewardModelConfig, *, resume: bool = False) -> Pa
 
     Raises UserError for every mistake that is the user's to mend, before anything is written.
     """
-    folder, checkpoint = find_run(config.run, resume=resume)
+    folder, checkpoint = find_run(config, resume=resume)
     base = load_base(config)
     data = load_rankings(config.data, base.template, base.tokenizer)
     held_out: Loaded[Ranking] = Loaded(items=[])

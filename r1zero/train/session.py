@@ -7,6 +7,7 @@ model) is a `Stage` and goes through `Session`; GRPO's own loop (`loop.py`) take
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,9 +21,9 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from r1zero.checkpoint import latest_checkpoint, load_trainer_state, prune, save_checkpoint
-from r1zero.config import DPOConfig, RewardModelConfig, RunConfig, SFTConfig
+from r1zero.config import DPOConfig, RewardModelConfig, RunConfig, SFTConfig, StageConfig
 from r1zero.errors import UserError
-from r1zero.run import RunFolder
+from r1zero.run import RunFolder, plain
 from r1zero.tracking import Tracker, say
 
 REPEAT_WARNING_STEPS = 10
@@ -160,12 +161,20 @@ class Session:
                 say(f"warning: {name}: {message}", style="bold yellow")
 
 
-def find_run(run: RunConfig, *, resume: bool) -> tuple[RunFolder, Path | None]:
+# What a resumed run may have otherwise than it began with: where, how long and how fast it runs, not what it computes.
+_MAY_CHANGE = re.compile(
+    r"run\.(?!seed$)|health|engine(?!\.(?:name|dtype)$)|eval|optimizer\.micro_batch_tokens$"
+    r"|reward\.(?:workers|deadline_seconds|memory_gib)$"
+)
+
+
+def find_run(config: StageConfig, *, resume: bool) -> tuple[RunFolder, Path | None]:
     """The run's folder, not yet opened, and the checkpoint to go on from.
 
-    Raises UserError for a run that is there and not to be resumed, or the other way round.
+    Raises UserError for a run that is there and not to be resumed, or the other way round, and for one that was begun
+    with other settings: it would not be the same run.
     """
-    folder = RunFolder(run.root, run.name)
+    folder = RunFolder(config.run.root, config.run.name)
     if folder.exists and not resume:
         raise UserError(
             f"{folder.path} holds a run already: add --resume to go on with it, give --run.name another name, "
@@ -173,7 +182,26 @@ def find_run(run: RunConfig, *, resume: bool) -> tuple[RunFolder, Path | None]:
         )
     if resume and not folder.exists:
         raise UserError(f"nothing to resume: {folder.path} holds no run")
+    if folder.exists:
+        begun, now = _flat(folder.read_config()), _flat(plain(config))
+        # A setting that only one side has came or went with a version of the program.
+        changed = [key for key in now if key in begun and begun[key] != now[key] and not _MAY_CHANGE.match(key)]
+        if changed:
+            raise UserError(
+                f"{folder.path} was begun with other settings: "
+                + ", ".join(f"{key} {begun[key]!r}, now {now[key]!r}" for key in changed[:5])
+                + ("" if len(changed) <= 5 else f" and {len(changed) - 5} more")
+                + ": resume it with the settings it began with, or give --run.name another name"
+            )
     return folder, latest_checkpoint(folder.checkpoints)
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted key -> value."""
+    pairs: dict[str, Any] = {}
+    for key, value in settings.items():
+        pairs |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return pairs
 
 
 def complete(folder: RunFolder, checkpoint: Path | None, steps: int) -> bool:

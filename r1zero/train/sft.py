@@ -48,7 +48,7 @@ def train_sft(config: SFTConfig, *, resume: bool = False) -> Path:
 
     Raises UserError for every mistake that is the user's to mend, before anything is written.
     """
-    folder, checkpoint = find_run(config.run, resume=resume)
+    folder, checkpoint = find_run(config, resume=resume)
     base = load_base(config)
     data = load_demonstrations(config.data, base.template, base.tokenizer)
     none: Loaded[Example] = Loaded(items=[])
