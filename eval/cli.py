@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r1zero.errors import UserError
+from r1zero.errors import UserError, at_least
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,21 +50,21 @@ def add_parser(subparsers: Any) -> None:
         "--suite", default="", help="benchmarks by name, reasoning_gym:TASK, tiny:arithmetic, data files; commas"
     )
     what.add_argument("--data-dir", default="", help="folder with local copies of the benchmarks; else the hub")
-    what.add_argument("--limit", type=int, default=0, help="only the first so many problems")
-    what.add_argument("--size", type=int, default=500, help="problems of a generated source (default 500)")
+    what.add_argument("--limit", type=at_least(0), default=0, help="only the first so many problems")
+    what.add_argument("--size", type=at_least(1), default=500, help="problems of a generated source (default 500)")
     what.add_argument("--verifier", default="", help="grade with this one instead of the benchmark's own")
     how = parser.add_argument_group("how it is sampled (defaults: the protocol's; all are in the result)")
     how.add_argument("--protocol", default="r1", help="r1, dapo, oat-greedy, qwen (default r1)")
     how.add_argument(
         "--template", default="", help="name, file, or best; default: the run's own, else by the tokenizer"
     )
-    how.add_argument("--template-slice", type=int, default=32, help="problems on which `best` tries each (default 32)")
-    how.add_argument("--k", type=int, help="samples a problem")
+    how.add_argument("--template-slice", type=at_least(1), default=32, help="problems for each of `best` (default 32)")
+    how.add_argument("--k", type=at_least(1), help="samples a problem")
     how.add_argument("--temperature", type=float)
     how.add_argument("--top-p", type=float)
     how.add_argument("--top-k", type=int)
     how.add_argument("--min-p", type=float)
-    how.add_argument("--max-tokens", type=int, help="most tokens of one answer")
+    how.add_argument("--max-tokens", type=at_least(1), help="most tokens of one answer")
     how.add_argument("--seed", type=int)
     engine = parser.add_argument_group("engine")
     engine.add_argument(
@@ -72,21 +72,23 @@ def add_parser(subparsers: Any) -> None:
     )
     engine.add_argument("--engine-url", default="", help="vllm-server: its address")
     engine.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
-    engine.add_argument("--tensor-parallel", type=int, default=1, help="GPUs one engine is spread over")
-    engine.add_argument("--data-parallel", type=int, default=1, help="engines side by side, each on GPUs of its own")
+    engine.add_argument("--tensor-parallel", type=at_least(1), default=1, help="GPUs one engine is spread over")
+    engine.add_argument(
+        "--data-parallel", type=at_least(1), default=1, help="engines side by side, with GPUs of their own"
+    )
     engine.add_argument("--shard", default="", metavar="I/N", help="draw only this share, for one of N machines")
-    engine.add_argument("--max-sequences", type=int, default=256, help="sequences in flight at once")
+    engine.add_argument("--max-sequences", type=at_least(1), default=256, help="sequences in flight at once")
     engine.add_argument("--gpu-memory", type=float, default=0.9, help="share of a GPU's memory (default 0.9)")
-    engine.add_argument("--batch", type=int, help="samples in one call, the most a kill can cost (1024; sharded: 256)")
-    engine.add_argument("--workers", type=int, default=0, help="verifier processes; 0: one a core")
+    engine.add_argument("--batch", type=at_least(1), help="samples a call, lost in a kill (1024; sharded: 256)")
+    engine.add_argument("--workers", type=at_least(0), default=0, help="verifier processes; 0: one a core")
     endpoint = parser.add_argument_group("OpenAI-compatible endpoint")
     endpoint.add_argument("--endpoint", default="", help="its address, up to /v1; the key comes from the environment")
     endpoint.add_argument("--model", default="", help="the model's name there")
     endpoint.add_argument("--endpoint-mode", choices=("chat", "completions"), default="chat")
     endpoint.add_argument("--api-key-env", default="OPENAI_API_KEY", help="variable that holds the key")
     endpoint.add_argument("--timeout", type=float, default=600.0, help="seconds for one answer (default 600)")
-    endpoint.add_argument("--tries", type=int, default=6, help="of one sample (default 6)")
-    endpoint.add_argument("--concurrency", type=int, default=32, help="requests in flight (default 32)")
+    endpoint.add_argument("--tries", type=at_least(1), default=6, help="of one sample (default 6)")
+    endpoint.add_argument("--concurrency", type=at_least(1), default=32, help="requests in flight (default 32)")
     endpoint.add_argument("--requests-per-minute", type=float, default=0.0, help="0: no limit")
     output = parser.add_argument_group("output")
     output.add_argument("--out", default="", help="folder; default: runs/evals/ with a name made of the settings")
@@ -95,7 +97,7 @@ def add_parser(subparsers: Any) -> None:
     decontaminate = parser.add_argument_group("decontaminate")
     decontaminate.add_argument("--train", nargs="+", default=[], metavar="FILE", help="training data: files or hub ids")
     decontaminate.add_argument("--prompt-field", default="problem", help="its field with the question")
-    decontaminate.add_argument("--ngram", type=int, default=10, help="words in a row that count (default 10)")
+    decontaminate.add_argument("--ngram", type=at_least(1), default=10, help="words in a row that count (default 10)")
     decontaminate.add_argument(
         "--min-coverage", type=float, default=0.0, help="share of a benchmark problem that counts"
     )

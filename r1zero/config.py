@@ -409,6 +409,8 @@ class PreferenceDataConfig(TextDataConfig):
     rejected_field: str = "rejected"
     responses_field: str = "responses"
     """Field of a ranking: two or more texts, best first."""
+    generated_responses: int = 2
+    """Responses of each ranking that a generated source makes."""
     response_field: str = "response"
     label_field: str = "label"
     """Field of a thumb, true for up (KTO)."""
@@ -418,6 +420,9 @@ class PreferenceDataConfig(TextDataConfig):
     """Swap this share of the pairs, chosen by `seed`: what noisy labels do to a run."""
 
     def __post_init__(self) -> None:
+        _require(
+            2 <= self.generated_responses <= 6, f"generated_responses must be in 2 .. 6, got {self.generated_responses}"
+        )
         _require(0 <= self.swapped_share <= 1, f"swapped_share must be in 0 .. 1, got {self.swapped_share}")
 
 

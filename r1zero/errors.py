@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class UserError(Exception):
     """A mistake in a file, a name, a setting or the machine; the message says what to do about it."""
+
+
+def at_least(low: float, kind: type[int] | type[float] = int) -> Callable[[str], float]:
+    """An argparse `type` for numbers of `low` or more; argparse prints the message and exits with 2."""
+
+    def number(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' if kind is int else ''}number") from None
+        if not value >= low:
+            raise argparse.ArgumentTypeError(f"must be {low:g} or more, got {text}")
+        return value
+
+    return number
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:

@@ -94,10 +94,8 @@ def load_demonstrations(config: DemonstrationDataConfig, template: Template, tok
     return Loaded(items=[e for examples in kept for e in examples], skipped=len(encoded) - len(kept))
 
 
-def load_rankings(
-    config: PreferenceDataConfig, template: Template, tokenizer: Tokenizer, *, generated: int = 2
-) -> Loaded[Ranking]:
-    """Pairs and longer rankings; `generated`: responses of a ranking that a generated source makes."""
+def load_rankings(config: PreferenceDataConfig, template: Template, tokenizer: Tokenizer) -> Loaded[Ranking]:
+    """Pairs and longer rankings."""
 
     def encode(row: DataRow) -> Ranking:
         prompt, responses = _prompt_and_responses(row, config)
@@ -109,7 +107,8 @@ def load_rankings(
         return Ranking(rows=rows, margin=_margin(row, config.margin_field))
 
     def generate() -> Iterable[dict[str, Any]]:
-        for question, texts in tiny_preferences.rankings(config.split, config.size, config.seed, generated):
+        count = config.generated_responses
+        for question, texts in tiny_preferences.rankings(config.split, config.size, config.seed, count):
             yield {config.prompt_field: question, config.responses_field: texts}
 
     encoded = _encoded(_rows(config, generate), encode)

@@ -52,8 +52,8 @@ def _read(name_or_path: str, chain: tuple[str, ...]) -> dict[str, Any]:
     elif name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
         try:
             text = Path(name_or_path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"recipe {name_or_path} cannot be read: {error.strerror}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"recipe {name_or_path} cannot be read: {error}") from error
     else:
         raise unknown_name("recipe", name_or_path, names())
     try:
@@ -63,6 +63,8 @@ def _read(name_or_path: str, chain: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise UserError(f"recipe {name_or_path} must be a mapping of settings, is a {type(settings).__name__}")
     base = settings.pop("extends", None)
+    if base is not None and not isinstance(base, str):
+        raise UserError(f"recipe {name_or_path}: extends must name one recipe, is {base!r}")
     return _merged(_read(base, (*chain, name_or_path)), settings) if base else settings
 
 
@@ -103,6 +105,12 @@ def _prepare(name_or_path: str) -> tuple[type[StageConfig], dict[str, Any], Argu
     name = settings.get("stage", "grpo")
     if name not in STAGES:
         raise unknown_name("stage", str(name), STAGES)
+    for field in dataclasses.fields(STAGES[name]):
+        is_section = dataclasses.is_dataclass(cast(object, field.default_factory))
+        if is_section and not isinstance(settings.get(field.name, {}), dict):
+            raise UserError(
+                f"recipe {name_or_path}: section {field.name} must be a mapping, is {settings[field.name]!r}"
+            )
     if isinstance(settings.setdefault("run", {}), dict):
         settings["run"].setdefault("name", Path(name_or_path).stem)
     set_parsing_settings(docstring_parse_attribute_docstrings=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import zstandard
 from transformers import AutoModelForCausalLM
 
 from r1zero.cli import main
@@ -45,6 +46,10 @@ def model(tmp_path: Path) -> str:
         (["train", "tiny-cpu", "--data.source", "{folder}/bad.jsonl"], "bad.jsonl:2: no field"),
         (["train", "tiny-cpu", "--model.path", "{folder}"], "is no model folder"),
         (["train", "tiny-cpu", "--resume"], "nothing to resume"),
+        (["train", "{folder}/latin.yaml"], "latin.yaml cannot be read"),
+        (["train", "{folder}/extends.yaml"], "extends must name one recipe, is 5"),
+        (["train", "{folder}/section.yaml"], "section model must be a mapping, is None"),
+        (["train", "tiny-cpu", "--reward.terms", "[{verifier: 'tests.raises_at_import:x'}]"], "RuntimeError: boom"),
     ],
 )
 def test_a_mistake_is_one_line_on_stderr_and_exit_code_2(
@@ -52,6 +57,9 @@ def test_a_mistake_is_one_line_on_stderr_and_exit_code_2(
 ) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "bad.jsonl").write_text('{"problem": "1+1", "answer": "2"}\n{"answer": "2"}\n')
+    (tmp_path / "latin.yaml").write_bytes("name: caf\u00e9".encode("latin-1"))
+    (tmp_path / "extends.yaml").write_text("extends: 5\n")
+    (tmp_path / "section.yaml").write_text("model:\n")
     runs = tmp_path / "runs"
     filled = [a.replace("{folder}", str(tmp_path)) for a in arguments]
     assert main([*filled, "--run.root", str(runs)]) == 2
@@ -60,6 +68,35 @@ def test_a_mistake_is_one_line_on_stderr_and_exit_code_2(
     assert shown.err.count("\n") == 1
     assert shown.out == ""
     assert not runs.exists()  # nothing half-written left behind
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["verifiers", "audit", "{folder}/cut.jsonl.zst"], "cut off, not a whole zstd file"),
+        (["verifiers", "audit", "{folder}/text.jsonl.zst"], "no zstd data"),
+        (["verifiers", "audit", "{folder}/label.jsonl"], "the label must be true or false, is 'maybe'"),
+        (["verifiers", "audit", "{folder}/good.jsonl", "--json", "{folder}/none/x.json"], "there is no folder"),
+        (["verifiers", "audit", "{folder}/good.jsonl", "--workers", "-3"], "must be 0 or more, got -3"),
+        (["eval", "nowhere", "--k", "0"], "must be 1 or more, got 0"),
+        (["eval", "nowhere", "--limit", "-5"], "must be 0 or more, got -5"),
+    ],
+)
+def test_other_commands_refuse_bad_input_too(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"gold": "5", "output": "so it is 5", "correct": True}
+    (tmp_path / "good.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "label.jsonl").write_text(json.dumps({**row, "correct": "maybe"}) + "\n")
+    whole = zstandard.compress("".join(json.dumps({**row, "id": i}) + "\n" for i in range(9000)).encode())
+    (tmp_path / "cut.jsonl.zst").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.jsonl.zst").write_text("plain text")
+    try:
+        code: object = main([a.replace("{folder}", str(tmp_path)) for a in arguments])
+    except SystemExit as error:  # argparse's own way out
+        code = error.code
+    assert code == 2
+    assert message in capsys.readouterr().err
 
 
 def test_print_config_is_a_recipe_that_gives_the_same_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,7 +61,7 @@ def test_an_unknown_name_fails_with_the_near_ones() -> None:
 
 def test_a_function_can_be_named_by_its_module() -> None:
     assert get("r1zero.verifiers.tags:answer_tags") is get("answer_tags")
-    with pytest.raises(UserError, match="cannot be imported: No module named 'no_such_module'"):
+    with pytest.raises(UserError, match="cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"):
         get("no_such_module:f")
     with pytest.raises(UserError, match="has no attribute 'nothing'"):
         get("r1zero.verifiers.tags:nothing")

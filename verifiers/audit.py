@@ -193,10 +193,23 @@ def _text(path: Path) -> str:
         elif path.suffix == ".zst":
             import zstandard
 
-            data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+            reader = zstandard.ZstdDecompressor().decompressobj()
+            data = _unpacked(reader, data)
+            if not reader.eof:
+                raise UserError(f"{path}: cut off, not a whole zstd file")
         return data.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
+
+
+def _unpacked(reader: Any, data: bytes) -> bytes:
+    import zstandard
+
+    try:
+        text: bytes = reader.decompress(data)
+    except zstandard.ZstdError as error:
+        raise OSError(f"no zstd data: {error}") from error
+    return text
 
 
 def _row(raw: Mapping[str, Any], where: str, group_by: str, known: Mapping[str, Any] | None) -> AuditRow:
@@ -223,7 +236,7 @@ def _row(raw: Mapping[str, Any], where: str, group_by: str, known: Mapping[str, 
         num_tokens=int(raw.get("num_tokens", 0)),
     )
     return AuditRow(
-        id=str(raw.get("id") or where), sample=sample, expected=_label(raw), group=str(raw.get(group_by, ""))
+        id=str(raw.get("id") or where), sample=sample, expected=_label(raw, where), group=str(raw.get(group_by, ""))
     )
 
 
@@ -231,7 +244,7 @@ def _first(raw: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((raw[name] for name in names if raw.get(name) is not None), None)
 
 
-def _label(raw: Mapping[str, Any]) -> bool | None:
+def _label(raw: Mapping[str, Any], where: str) -> bool | None:
     if raw.get("debatable"):
         return None
     if "verdicts" in raw:
@@ -239,6 +252,8 @@ def _label(raw: Mapping[str, Any]) -> bool | None:
         outcome = Outcome(next(iter(raw["verdicts"].values()))["outcome"])
         return None if outcome in (Outcome.TIMEOUT, Outcome.ERROR) else outcome is Outcome.CORRECT
     label = _first(raw, LABEL_FIELDS)
+    if label not in (None, True, False):  # 0 and 1 are equal to these
+        raise UserError(f"{where}: the label must be true or false, is {label!r}")
     return None if label is None else bool(label)
 
 
@@ -258,5 +273,8 @@ def _with_unique_ids(rows: Sequence[AuditRow]) -> list[AuditRow]:
 def write_json(result: Audit, path: Path) -> None:
     """Write `report` to `path`, whole or not at all."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(report(result), ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
+    try:
+        temporary.write_text(json.dumps(report(result), ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
     temporary.replace(path)

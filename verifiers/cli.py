@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r1zero.errors import UserError
+from r1zero.errors import UserError, at_least
 from r1zero.verifiers.registry import Verifier, VerifierSpec, broken, get, names, resolve
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ def add_parser(commands: Any) -> None:
     audit.add_argument("--json", type=Path, metavar="OUT", help="write every verdict and the summary")
     audit.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N rows")
     audit.add_argument("--show", type=int, default=10, metavar="N", help="print N wrong or disputed rows (default: 10)")
-    audit.add_argument("--workers", type=int, default=0, metavar="N", help="processes (default: one a core)")
-    audit.add_argument("--deadline", type=float, default=10.0, metavar="SECONDS", help="for each verdict (default: 10)")
+    audit.add_argument("--workers", type=at_least(0), default=0, metavar="N", help="processes (default: one a core)")
+    audit.add_argument(
+        "--deadline", type=at_least(0.01, float), default=10.0, metavar="SECONDS", help="for each verdict (default: 10)"
+    )
     audit.set_defaults(run=audit_file)
 
 
@@ -118,6 +120,8 @@ def audit_file(arguments: argparse.Namespace) -> int:
     rows = read_rows(arguments.file, arguments.by, arguments.problems)
     rows = rows[: arguments.limit] if arguments.limit > 0 else rows
     specs = _specs(arguments.verifier or ["math"], arguments.option)
+    if arguments.json is not None and not arguments.json.parent.is_dir():
+        raise UserError(f"--json {arguments.json}: there is no folder {arguments.json.parent}")
     with VerifierPool(arguments.workers or None, arguments.deadline) as pool:
         result = audit(rows, specs, pool)
     _print_audit(result, arguments.show)

@@ -174,7 +174,8 @@ def get(name: str) -> Verifier:
         return _registry[name]
     if ":" in name:
         return _imported(name)
-    raise unknown_name("verifier", name, _registry)
+    error = unknown_name("verifier", name, _registry)
+    raise UserError(f"{error}; one that is not installed is named module:function")
 
 
 def _imported(name: str) -> Verifier:
@@ -182,8 +183,8 @@ def _imported(name: str) -> Verifier:
     module_name, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"verifier {name!r} cannot be imported: {error}") from error
+    except Exception as error:  # whatever a user's module does at import is theirs to read, on one line
+        raise UserError(f"verifier {name!r} cannot be imported: {type(error).__name__}: {error}") from error
     for verifier in _registry.values():
         if verifier.function is function:
             return verifier

@@ -1,0 +1,3 @@
+"""A module of a user's whose import fails."""
+
+raise RuntimeError("boom")
