@@ -68,7 +68,8 @@ def check_context(model_config: Any, max_context: int) -> None:
     if limit is not None and max_context > limit:
         raise UserError(
             f"the run needs a context of {max_context} tokens and the model has {limit} positions: "
-            "lower max_prompt_tokens or max_tokens, or set rope scaling in the model's config.json"
+            "lower max_tokens (--max-tokens of `r1zero eval`) or max_prompt_tokens, or set rope scaling in the model's "
+            "config.json"
         )
 
 

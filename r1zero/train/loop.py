@@ -320,11 +320,13 @@ class _Run:
 
     def _summary(self, last: EvalResult | None, checkpoint: Path) -> None:
         if last is not None:
+            # From the file, not from memory: a resumed run measured its beginning in an earlier process.
+            scored = [row for row in self.folder.metrics() if "eval/pass@1" in row]
             print(f"{'held-out pass@1':<18}{'value':>8}  95% interval")
-            for name, result in (("before", self.first_eval), ("after", last)):
-                if result is not None:
-                    low, high = result.ci95
-                    print(f"{name:<18}{result.pass_at_1:>8.1%}  {low:.1%} to {high:.1%}")
+            for name, row in (("before", scored[0]), ("after", scored[-1])):
+                if name == "after" or row["step"] == 0:
+                    low, high = row["eval/ci95_low"], row["eval/ci95_high"]
+                    print(f"{name:<18}{row['eval/pass@1']:>8.1%}  {low:.1%} to {high:.1%}")
             self._print_samples(last)
         print(f"checkpoint: {checkpoint}")
 
