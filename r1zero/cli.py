@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from r1zero import __version__
-from r1zero.config import DPOConfig, GRPOConfig, SFTConfig, StageConfig
 from r1zero.errors import UserError
 
 EXAMPLES = """\
@@ -103,27 +102,8 @@ def _train(arguments: argparse.Namespace) -> int:
     from r1zero.run import RunFolder
 
     exists = RunFolder(config.run.root, config.run.name).exists
-    _run_stage(config, resume=arguments.resume or (arguments.resume_or_start and exists))
+    recipe.run(config, resume=arguments.resume or (arguments.resume_or_start and exists))
     return 0
-
-
-def _run_stage(config: StageConfig, *, resume: bool) -> None:
-    if isinstance(config, GRPOConfig):
-        from r1zero.train.loop import train_grpo
-
-        train_grpo(config, resume=resume)
-    elif isinstance(config, SFTConfig):
-        from r1zero.train.sft import train_sft
-
-        train_sft(config, resume=resume)
-    elif isinstance(config, DPOConfig):
-        from r1zero.train.dpo import train_dpo
-
-        train_dpo(config, resume=resume)
-    else:
-        from r1zero.train.reward_model import train_reward_model
-
-        train_reward_model(config, resume=resume)
 
 
 def hardware_recipe() -> str:

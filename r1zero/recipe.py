@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -19,12 +20,13 @@ from jsonargparse import ArgumentParser, set_parsing_settings
 from r1zero.config import DPOConfig, GRPOConfig, RewardModelConfig, SFTConfig, StageConfig
 from r1zero.errors import UserError, unknown_name
 
-STAGES: dict[str, type[StageConfig]] = {
-    "grpo": GRPOConfig,
-    "sft": SFTConfig,
-    "dpo": DPOConfig,
-    "reward_model": RewardModelConfig,
+STAGES: dict[str, tuple[type[StageConfig], str]] = {
+    "grpo": (GRPOConfig, "r1zero.train.loop:train_grpo"),
+    "sft": (SFTConfig, "r1zero.train.sft:train_sft"),
+    "dpo": (DPOConfig, "r1zero.train.dpo:train_dpo"),
+    "reward_model": (RewardModelConfig, "r1zero.train.reward_model:train_reward_model"),
 }
+"""Stage -> its config, and the function `(config, *, resume) -> last checkpoint` that runs it (imported when run)."""
 
 
 def names() -> list[str]:
@@ -105,7 +107,8 @@ def _prepare(name_or_path: str) -> tuple[type[StageConfig], dict[str, Any], Argu
     name = settings.get("stage", "grpo")
     if name not in STAGES:
         raise unknown_name("stage", str(name), STAGES)
-    for field in dataclasses.fields(STAGES[name]):
+    config = STAGES[name][0]
+    for field in dataclasses.fields(config):
         is_section = dataclasses.is_dataclass(cast(object, field.default_factory))
         if is_section and not isinstance(settings.get(field.name, {}), dict):
             raise UserError(
@@ -117,8 +120,15 @@ def _prepare(name_or_path: str) -> tuple[type[StageConfig], dict[str, Any], Argu
     parser = ArgumentParser(
         exit_on_error=False, prog=f"r1zero train {name_or_path}", usage="%(prog)s [--section.key value ...]"
     )
-    parser.add_class_arguments(STAGES[name])
-    return STAGES[name], settings, parser
+    parser.add_class_arguments(config)
+    return config, settings, parser
+
+
+def run(config: StageConfig, *, resume: bool) -> Path:
+    """Run the stage a config is of; returns its last checkpoint."""
+    module, _, function = STAGES[config.stage][1].partition(":")
+    checkpoint: Path = getattr(importlib.import_module(module), function)(config, resume=resume)
+    return checkpoint
 
 
 def _keys(config: type, prefix: str = "") -> set[str]:

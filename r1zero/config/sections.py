@@ -1,0 +1,252 @@
+"""The sections that stages share: model, data, sampling, engine, reward, optimizer, evaluation, run folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The policy's starting point."""
+
+    path: str = ""
+    """A model folder, a hub id, or a model this project makes: `tiny:arithmetic`, `smollm2:135m-instruct`."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Compute type of the forward and backward passes; weights and optimizer are float32 always. auto: bfloat16 where
+    the device multiplies it fast (a GPU, a CPU with AVX512-BF16 or AMX), else float32."""
+    attention: Literal["auto", "sdpa", "flash_attention_2", "eager"] = "auto"
+    """Attention kernel of the trainer. auto: flash_attention_2 on a GPU where it is installed, else sdpa."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, about a third more time."""
+    lora_rank: int = 0
+    """0: train all weights; else the rank of LoRA adapters on all linear layers, merged for the engine at each sync."""
+    lora_alpha: int = 32
+    """LoRA scale numerator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Where problems come from."""
+
+    source: str = ""
+    """A .json/.jsonl(.gz)/.parquet file, a hub dataset id, `reasoning_gym:TASK`, or `tiny:arithmetic`."""
+    config: str = ""
+    """The hub dataset's configuration (subset) name."""
+    split: str = "train"
+    """Split of a hub dataset, or of a generated source."""
+    prompt_field: str = "problem"
+    """Field that holds the question."""
+    answer_field: str = "answer"
+    """Field that holds the gold answer."""
+    filter: dict[str, list[Any]] = field(default_factory=dict)
+    """Keep rows whose field has one of these values, such as {level: [3, 4, 5]}."""
+    limit: int = 0
+    """Keep the first so many rows after filter and shuffle; 0: all."""
+    seed: int = 0
+    """Seed of the shuffle and of a generated source."""
+    size: int = 1000
+    """How many problems a generated source makes."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Parameters of a generated source, such as reasoning-gym's {min_terms: 2}."""
+    max_prompt_tokens: int = 1024
+    """Limit of one prompt with its template."""
+    too_long: Literal["error", "skip"] = "error"
+    """What to do with a prompt over the limit: refuse the run, or skip it (counted). It is never cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingConfig:
+    """How completions are sampled, for training; the trainer's logprobs use the same temperature."""
+
+    max_tokens: int = 1024
+    """Most tokens of one completion."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """What generates completions."""
+
+    name: Literal["auto", "vllm", "vllm-server", "transformers"] = "auto"
+    """auto: vllm where it is installed, else transformers."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: the model's compute type."""
+    memory_gib: float = 0.0
+    """vLLM's KV cache on a CPU, in GiB; 0: sized from the run's own longest batch."""
+    gpu_memory_utilization: float = 0.4
+    """Share of a GPU's memory for vLLM (weights and KV cache); the trainer has the rest."""
+    sleep: bool = True
+    """Free vLLM's GPU memory while training."""
+    max_context: int = 0
+    """Longest prompt plus completion in tokens; 0: max_prompt_tokens + max_tokens."""
+    max_sequences: int = 256
+    """Sequences in flight at once."""
+    tensor_parallel: int = 1
+    """GPUs one engine is spread over."""
+    compile: bool | None = None
+    """vLLM's compilation: faster steps, slower start. None: on with a GPU, off on a CPU."""
+    url: str = ""
+    """vllm-server: its address, such as http://localhost:8000."""
+    sync_dir: str = ""
+    """vllm-server: folder both sides see, through which weights go."""
+    mismatch_warn: float = 0.05
+    """Mean |logprob difference| between engine and trainer past which the run warns, naming the likely cause.
+    In float32 it is under 1e-5; bfloat16 alone gives 0.01 to 0.04 on small models (0.04 on SmolLM2-135M)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardTerm:
+    """One verifier's part of the reward."""
+
+    verifier: str
+    """A registered name or `package.module:function`."""
+    weight: float = 1.0
+    """Its score is multiplied by this."""
+    name: str = ""
+    """Its name in the metrics; empty: the verifier's."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """The verifier's options."""
+    gate: str = ""
+    """Name of another term that must be correct for this one to count."""
+
+    @property
+    def key(self) -> str:
+        return self.name or self.verifier
+
+
+OutcomePolicy = Literal["score", "drop", "retry", "stop"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardConfig:
+    """How verdicts become one number. The first term is the accuracy term: pass@1 and dynamic sampling read it."""
+
+    terms: list[RewardTerm] = field(
+        default_factory=lambda: [RewardTerm(verifier="math"), RewardTerm(verifier="answer_tags")]
+    )
+    on_unparseable: OutcomePolicy = "score"
+    """score: its score (0); drop: the completion takes no part in the step; stop: end the run."""
+    on_truncated: OutcomePolicy = "score"
+    """Cut off before there was an answer; see also algorithm.drop_truncated."""
+    on_timeout: OutcomePolicy = "drop"
+    """A verifier over its deadline says nothing of the answer."""
+    on_error: OutcomePolicy = "retry"
+    """Ours, never the model's: tried once more, then dropped. It is never scored."""
+    workers: int = 0
+    """Verifier processes; 0: one a core."""
+    deadline_seconds: float = 10.0
+    """A verification past this is killed."""
+    memory_gib: float = 2.0
+    """Address space of one verifier process."""
+    max_error_share: float = 0.5
+    """A step in which more than this share of verdicts are `error` ends the run: the verifier is broken."""
+
+    def __post_init__(self) -> None:
+        require(len(self.terms) > 0, "reward.terms needs at least one term")
+        keys = [term.key for term in self.terms]
+        require(len(set(keys)) == len(keys), f"reward.terms: two terms are called the same ({keys}): give them names")
+        for term in self.terms:
+            require(not term.gate or term.gate in keys, f"reward.terms: gate {term.gate!r} is no term of {keys}")
+        require(self.on_error != "score", "reward.on_error: an error is ours and has no score: drop, retry or stop")
+        require(self.on_timeout != "retry", "reward.on_timeout: retry would time out again: score, drop or stop")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """AdamW, its schedule and its micro-batches."""
+
+    lr: float = 1e-6
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this norm; 0: never."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """After warm-up: constant, or down to `min_lr` at the last step."""
+    warmup_steps: int = 0
+    min_lr: float = 0.0
+    micro_batch_tokens: int = 16384
+    """Tokens, padding included, in one forward and backward pass. Changes memory and speed, never the gradient."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalConfig:
+    """Scoring a held-out set during and around training, with the harness `r1zero eval` uses."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    """Held-out problems; an empty source: no evaluation."""
+    every: int = 0
+    """Steps between evaluations; 0: only before and after."""
+    samples: int = 1
+    """Completions a problem (k)."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 0
+    """0: the training limit."""
+    seed: int = 12345
+    decontaminate: list[str] = field(default_factory=list)
+    """Benchmarks (names or files) with which no training problem may share ten words in a row: refused before the run,
+    see `r1zero eval decontaminate` for the hits."""
+    data_dir: str = ""
+    """Folder with local copies of those benchmarks; empty: the hub."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """The run's folder and length."""
+
+    name: str = ""
+    """Folder under `root`; empty: the recipe's name."""
+    root: str = "runs"
+    steps: int = 100
+    """Rollout-and-train steps."""
+    seed: int = 0
+    checkpoint_every: int = 50
+    """Steps between checkpoints; the last step always has one."""
+    keep_checkpoints: int = 2
+    """How many of the latest to keep, besides the best."""
+    save_rollouts: bool = True
+    """Keep every prompt, completion, verdict and advantage."""
+    trackers: list[str] = field(default_factory=lambda: ["tensorboard"])
+    """Any that accelerate knows: tensorboard, wandb, mlflow, …; metrics.jsonl is always written."""
+    threads: int = 0
+    """CPU threads of the trainer; 0: one a core."""
+
+    def __post_init__(self) -> None:
+        require(self.steps >= 1, f"run.steps must be 1 or more, got {self.steps}")
+        require(self.checkpoint_every >= 1, "run.checkpoint_every must be 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochRunConfig(RunConfig):
+    """The folder and length of a run over a fixed set of rows."""
+
+    steps: int = 0
+    """Optimizer steps; 0: as `epochs` says."""
+    save_rollouts: bool = False
+    """Keep every sampled evaluation (`eval/`) as well as its figures; training has no rollouts."""
+
+    def __post_init__(self) -> None:
+        require(self.steps >= 0, f"run.steps must be 0 or more, got {self.steps}")
+        require(self.checkpoint_every >= 1, "run.checkpoint_every must be 1 or more")
+
+
+def check_epochs(epochs: float, batch_size: int) -> None:
+    require(epochs > 0, f"epochs must be above 0, got {epochs}")
+    require(batch_size >= 1, f"batch_size must be 1 or more, got {batch_size}")
+
+
+def cache_dir() -> Path:
+    """Where made models are kept: $R1ZERO_CACHE, else ~/.cache/r1zero."""
+    return Path(os.environ.get("R1ZERO_CACHE") or "~/.cache/r1zero").expanduser()
