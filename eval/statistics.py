@@ -63,7 +63,8 @@ def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
     """Wilson's score interval of a proportion p seen in n trials, z standard deviations wide (JASA 22, 1927)."""
     center = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, center - half), min(1.0, center + half)
+    # At the ends the bound is the end itself; the difference of equal numbers would leave 1e-18 of it.
+    return 0.0 if p == 0 else max(0.0, center - half), 1.0 if p == 1 else min(1.0, center + half)
 
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
