@@ -19,7 +19,7 @@ CKPT ?= $(error say which checkpoint: make eval CKPT=runs/NAME/checkpoints/step-
 SUITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train-r1zero sft dpo reward-model test test-fast lint types format check eval bench doctor clean distclean
+.PHONY: help setup train-r1zero train-r1 sft reward-model ppo dpo test test-fast lint types format check eval bench doctor clean distclean
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,6 +28,7 @@ setup: $(READY) ## install into .venv: vllm where there is an NVIDIA GPU, vllm-c
 
 $(READY): pyproject.toml .ci/constraints-cpu.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "r1zero needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@echo "setting up $(VENV): some minutes, about 4 GB (more with a GPU's torch); pip says nothing unless something is wrong" >&2
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[$(EXTRAS)]'
 ifeq ($(GPU),0)
@@ -40,14 +41,24 @@ endif
 train-r1zero: $(READY) ## train: the GPU recipe where there is a GPU, else the CPU one (RECIPE=NAME for another); goes on where it stopped
 	$(BIN)/r1zero train $(RECIPE) --resume-or-start $(ARGS)
 
-sft: $(READY) ## supervised fine-tuning: the small CPU recipe, or RECIPE=NAME
-	$(BIN)/r1zero train $(if $(filter auto,$(RECIPE)),sft-tiny-cpu,$(RECIPE)) --resume-or-start $(ARGS)
+# The other stages: the small CPU recipe, or RECIPE=NAME. Each goes on where it stopped.
+recipe = $(if $(filter auto,$(RECIPE)),$(1),$(RECIPE))
 
-dpo: $(READY) ## preference optimisation: the small CPU recipe, or RECIPE=NAME
-	$(BIN)/r1zero train $(if $(filter auto,$(RECIPE)),dpo-tiny-cpu,$(RECIPE)) --resume-or-start $(ARGS)
+train-r1: $(READY) ## the R1 pipeline: SFT, GRPO, rejection sampling, SFT, GRPO with a preference reward
+	$(BIN)/r1zero train $(call recipe,r1-tiny-cpu) --resume-or-start $(ARGS)
 
-reward-model: $(READY) ## a reward model: the small CPU recipe, or RECIPE=NAME
-	$(BIN)/r1zero train $(if $(filter auto,$(RECIPE)),rm-tiny-cpu,$(RECIPE)) --resume-or-start $(ARGS)
+sft: $(READY) ## supervised fine-tuning
+	$(BIN)/r1zero train $(call recipe,sft-tiny-cpu) --resume-or-start $(ARGS)
+
+reward-model: $(READY) ## a Bradley-Terry reward model
+	$(BIN)/r1zero train $(call recipe,rm-tiny-cpu) --resume-or-start $(ARGS)
+
+ppo: $(READY) ## PPO; the small recipe takes the reward model of `make reward-model`, made first if it is missing
+	$(if $(filter auto,$(RECIPE)),$(BIN)/r1zero train rm-tiny-cpu --resume-or-start)
+	$(BIN)/r1zero train $(call recipe,ppo-tiny-cpu) --resume-or-start $(ARGS)
+
+dpo: $(READY) ## preference optimisation: DPO and its relatives
+	$(BIN)/r1zero train $(call recipe,dpo-tiny-cpu) --resume-or-start $(ARGS)
 
 test: $(READY) ## every test, the slow ones too
 	$(BIN)/python -m pytest -q $(ARGS)
@@ -68,7 +79,9 @@ format: $(READY) ## rewrite the code as ruff formats it
 
 check: lint types test ## what CI runs
 
-eval: $(READY) ## score a checkpoint: make eval CKPT=FOLDER SUITE=math500,aime2024 (no SUITE: its run's held-out set)
+eval: ## score a checkpoint: make eval CKPT=FOLDER SUITE=math500,aime2024 (no SUITE: its run's held-out set)
+	@: $(CKPT)
+	@$(MAKE) --no-print-directory $(READY)
 	$(BIN)/r1zero eval $(CKPT) $(if $(SUITE),--suite $(SUITE)) $(ARGS)
 
 bench: $(READY) ## what a step costs: training phase, step, logprobs, rollouts; TRL=FOLDER that holds TRL puts it beside
