@@ -17,7 +17,7 @@ from typing import Any, cast, get_type_hints
 import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 
-from r1zero.config import DPOConfig, GRPOConfig, RewardModelConfig, SFTConfig, StageConfig
+from r1zero.config import DPOConfig, GRPOConfig, LabConfig, RewardModelConfig, SFTConfig, StageConfig
 from r1zero.errors import UserError, unknown_name
 
 STAGES: dict[str, tuple[type[StageConfig], str]] = {
@@ -25,6 +25,7 @@ STAGES: dict[str, tuple[type[StageConfig], str]] = {
     "sft": (SFTConfig, "r1zero.train.sft:train_sft"),
     "dpo": (DPOConfig, "r1zero.train.dpo:train_dpo"),
     "reward_model": (RewardModelConfig, "r1zero.train.reward_model:train_reward_model"),
+    "lab": (LabConfig, "r1zero.lab:train_lab"),
 }
 """Stage -> its config, and the function `(config, *, resume) -> last checkpoint` that runs it (imported when run)."""
 
@@ -67,29 +68,32 @@ def _read(name_or_path: str, chain: tuple[str, ...]) -> dict[str, Any]:
     base = settings.pop("extends", None)
     if base is not None and not isinstance(base, str):
         raise UserError(f"recipe {name_or_path}: extends must name one recipe, is {base!r}")
-    return _merged(_read(base, (*chain, name_or_path)), settings) if base else settings
+    return merged(_read(base, (*chain, name_or_path)), settings) if base else settings
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`over` laid on `base`, mappings key by key, everything else replaced whole."""
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
-        result[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        result[key] = merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return result
 
 
-def load(name_or_path: str, overrides: Sequence[str] = ()) -> StageConfig:
-    """The checked config of a recipe with `--section.key value` overrides laid on it.
+def load(name_or_path: str, overrides: Sequence[str] = (), *, settings: Mapping[str, Any] | None = None) -> StageConfig:
+    """The checked config of a recipe with `settings` and then `--section.key value` overrides laid on it.
 
     Raises UserError for a key that does not exist (with the near one), a value of the wrong type or out of range.
     """
-    stage, settings, parser = _prepare(name_or_path)
+    stage, settings, parser = _prepare(name_or_path, settings or {})
     known = _keys(stage)
     _refuse_unknown([key for key, _ in _flat(settings)], known, f"recipe {name_or_path}")
-    _refuse_unknown(
-        [word[2:].partition("=")[0] for word in overrides if word.startswith("--")], {*known, "print_config"}, "options"
-    )
+    options = [word[2:].partition("=")[0] for word in overrides if word.startswith("--")]
+    _refuse_unknown(options, {*known, "print_config"}, "options")
+    for option in options:
+        if option not in known and option.rpartition(".")[0] not in {*known, ""}:
+            # The parser would take it for one new key and forget the others.
+            raise UserError(f"--{option} reaches too deep into a setting that is a mapping: set it in a recipe file")
     try:
         namespace = parser.parse_args(list(overrides), namespace=parser.parse_object(settings))
         return stage(**vars(parser.instantiate(namespace)))
@@ -99,11 +103,11 @@ def load(name_or_path: str, overrides: Sequence[str] = ()) -> StageConfig:
 
 def help_text(name_or_path: str) -> str:
     """Every setting with its type, default and meaning."""
-    return _prepare(name_or_path)[2].format_help()
+    return _prepare(name_or_path, {})[2].format_help()
 
 
-def _prepare(name_or_path: str) -> tuple[type[StageConfig], dict[str, Any], ArgumentParser]:
-    settings = read(name_or_path)
+def _prepare(name_or_path: str, over: Mapping[str, Any]) -> tuple[type[StageConfig], dict[str, Any], ArgumentParser]:
+    settings = merged(read(name_or_path), over)
     name = settings.get("stage", "grpo")
     if name not in STAGES:
         raise unknown_name("stage", str(name), STAGES)

@@ -6,6 +6,7 @@ A recipe (YAML) names what differs from the defaults here; a default is the valu
 from __future__ import annotations
 
 from r1zero.config.grpo import AlgorithmConfig, GRPOConfig, HealthConfig, LengthSwitch
+from r1zero.config.lab import LabConfig, LabEffect, LabMeasure, LabPanel, LabVariant
 from r1zero.config.offline import (
     DemonstrationDataConfig,
     DPOConfig,
@@ -31,7 +32,7 @@ from r1zero.config.sections import (
 
 PolicyConfig = GRPOConfig | SFTConfig | DPOConfig
 """The stages whose checkpoints answer prompts."""
-StageConfig = PolicyConfig | RewardModelConfig
+StageConfig = PolicyConfig | RewardModelConfig | LabConfig
 
 __all__ = [
     "AlgorithmConfig",
@@ -43,6 +44,11 @@ __all__ = [
     "EvalConfig",
     "GRPOConfig",
     "HealthConfig",
+    "LabConfig",
+    "LabEffect",
+    "LabMeasure",
+    "LabPanel",
+    "LabVariant",
     "LengthSwitch",
     "ModelConfig",
     "OptimizerConfig",
