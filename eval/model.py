@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from r1zero import models, prompts, recipe
-from r1zero.checkpoint import latest_checkpoint
+from r1zero.checkpoint import resolve_checkpoint
 from r1zero.config import EngineConfig, ModelConfig, PolicyConfig, RewardModelConfig
 from r1zero.errors import UserError
 from r1zero.eval import templates
@@ -31,17 +31,6 @@ def run_of(checkpoint: str) -> PolicyConfig | None:
     return None
 
 
-def checkpoint_path(checkpoint: str) -> str:
-    """The checkpoint itself; of a run folder, its latest one."""
-    folder = Path(checkpoint) / "checkpoints"
-    if not folder.is_dir():
-        return checkpoint
-    latest = latest_checkpoint(folder)
-    if latest is None:
-        raise UserError(f"{checkpoint} has no whole checkpoint yet")
-    return str(latest)
-
-
 class Model:
     """The checkpoint's folder, tokenizer and engine; the engine starts when a sample is first needed."""
 
@@ -52,7 +41,7 @@ class Model:
         own = run.model if run else ModelConfig()
         self._dtype = compute_dtype(ModelConfig(dtype=settings.dtype) if settings.dtype != "auto" else own)
         chat = self._endpoint is not None and self._endpoint.mode == "chat"
-        self.path = None if chat else models.resolve(checkpoint_path(settings.checkpoint))
+        self.path = None if chat else models.resolve(resolve_checkpoint(settings.checkpoint))
         self.tokenizer = None if self.path is None else load_tokenizer(self.path)
         if self._endpoint is not None:
             self.facts: dict[str, Any] = {

@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from r1zero.checkpoint import resolve_checkpoint
 from r1zero.config import PolicyConfig
 from r1zero.errors import UserError
 from r1zero.eval import protocols, templates
 from r1zero.eval.folder import EvalFolder, append
 from r1zero.eval.harness import draw, evaluate
 from r1zero.eval.manifest import Manifest, benchmark_facts, model_fingerprint
-from r1zero.eval.model import Model, checkpoint_path, run_of
+from r1zero.eval.model import Model, run_of
 from r1zero.eval.output import figures, markdown
 from r1zero.eval.result import EvalResult, summarise
 from r1zero.eval.samples import EvalSample
@@ -197,7 +198,7 @@ def _manifest(settings: EvalSettings, model: Model, tasks: Sequence[Task]) -> Ma
 def _label(settings: EvalSettings) -> str:
     if settings.endpoint is not None:
         return settings.endpoint.model.replace("/", "-")
-    path = Path(checkpoint_path(settings.checkpoint))
+    path = Path(resolve_checkpoint(settings.checkpoint))
     run = f"{path.parent.parent.name}-" if path.parent.name == "checkpoints" else ""
     return (run + path.name).replace(":", "-")
 

@@ -76,6 +76,17 @@ def latest_checkpoint(folder: Path) -> Path | None:
     return max(_all(folder), key=_step, default=None)
 
 
+def resolve_checkpoint(path: str) -> str:
+    """`path` itself, or of a run folder its latest checkpoint. Raises UserError for a run that has none yet."""
+    folder = Path(path) / "checkpoints"
+    if not folder.is_dir():
+        return path
+    latest = latest_checkpoint(folder)
+    if latest is None:
+        raise UserError(f"{path} has no whole checkpoint yet")
+    return str(latest)
+
+
 def prune(folder: Path, keep: int, best_step: int | None) -> None:
     """Delete all but the last `keep` checkpoints and the best one."""
     for path in sorted(_all(folder), key=_step)[:-keep] if keep else []:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -73,14 +73,26 @@ def micro_batches(
     """
     if packed:
         return [_micro_batch(rows, group, device, packed=True) for group in _by_prompt(rows, max_tokens)]
-    order = sorted(range(len(rows)), key=lambda i: (-rows[i].length, i))
+    groups = group_by_tokens([(row,) for row in rows], max_tokens)
+    return [_micro_batch(rows, group, device, packed=False) for group in groups]
+
+
+def group_by_tokens(units: Sequence[Sequence[Row]], max_tokens: int) -> list[list[int]]:
+    """Indices of units (the rows of a pair, of a ranking) that go through the model together.
+
+    At most `max_tokens` tokens, padding included, longest first; a unit is never split, as its loss needs all its rows.
+    """
+    longest = [max(row.length for row in unit) for unit in units]
     groups: list[list[int]] = []
-    for i in order:
-        if groups and rows[groups[-1][0]].length * (len(groups[-1]) + 1) <= max_tokens:
+    rows = 0
+    for i in sorted(range(len(units)), key=lambda i: (-longest[i], i)):
+        if groups and longest[groups[-1][0]] * (rows + len(units[i])) <= max_tokens:
             groups[-1].append(i)
+            rows += len(units[i])
         else:
             groups.append([i])
-    return [_micro_batch(rows, group, device, packed=False) for group in groups]
+            rows = len(units[i])
+    return groups
 
 
 def _by_prompt(rows: Sequence[Row], max_tokens: int) -> list[list[int]]:
@@ -179,8 +191,11 @@ class Policy(nn.Module):
         return language_model_head(self.model)
 
 
-def freeze(policy: Policy, dtype: torch.dtype) -> Policy:
-    """Make `policy` a reference, in place: no gradients, and its linear layers held in the compute type.
+M = TypeVar("M", bound=nn.Module)
+
+
+def freeze(policy: M, dtype: torch.dtype) -> M:
+    """Make `policy` a reference (or a reward model), in place: no gradients, its linear layers in the compute type.
 
     Autocast would cast those weights in every pass, so the log-probabilities are the same to the bit, for half the
     memory. Embeddings, and a head tied to them, and norms stay as they are.

@@ -3,20 +3,26 @@
 It is a plain `AutoModelForSequenceClassification` with one label, so that what is saved loads anywhere. That class
 takes the last token of a padded row that is not the pad token: where the pad is the EOS that ends every response, it
 would score the token before. Hence `scorable_pad`.
+
+`Scorer` is a trained one as a reward: tokens in as they were sampled, scores out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from r1zero.config import ModelConfig
+from r1zero.checkpoint import resolve_checkpoint
+from r1zero.config import ModelConfig, RewardModelTerm
 from r1zero.errors import UserError
-from r1zero.policy import Row
+from r1zero.policy import Row, freeze, group_by_tokens, load_tokenizer
 
 
 class RewardModel(nn.Module):
@@ -94,3 +100,82 @@ def scorable_pad(tokenizer: PreTrainedTokenizerBase, ends: set[int]) -> int:
             tokenizer.pad_token = token
             return int(index)
     raise UserError("the tokenizer has no special token that could be the pad token besides the one that ends a text")
+
+
+ScoreRows = Callable[[Sequence[Row]], list[float]]
+"""Prompts with their completions in, one score each out."""
+
+
+@torch.no_grad()
+def score_rows(module: nn.Module, rows: Sequence[Row], max_tokens: int, accelerator: Accelerator) -> list[float]:
+    """The score of each row, at its last token, without gradient; `max_tokens`, padding included, go in together."""
+    found: dict[int, float] = {}
+    for group in group_by_tokens([(row,) for row in rows], max_tokens):
+        with accelerator.autocast():
+            scores = module(*padded([rows[i] for i in group], accelerator.device))
+        found |= dict(zip(group, scores.tolist(), strict=True))
+    return [found[i] for i in range(len(rows))]
+
+
+class Scorer:
+    """A trained reward model as a reward.
+
+        path = find_reward_model(term.path, tokenizer)      # before the run's folder is made
+        scores = Scorer(path, term, config.model, accelerator, max_tokens=16384)(rows)
+
+    It sees the very tokens that were sampled, and scores them where it was trained to: at the last real one, which is
+    the EOS of a completion that has ended. One that was cut off is scored at its last token all the same: what to make
+    of that is `rewards.with_scores`'s.
+    """
+
+    def __init__(
+        self, folder: Path, term: RewardModelTerm, config: ModelConfig, accelerator: Accelerator, *, max_tokens: int
+    ) -> None:
+        model = load_reward_model(folder, config, pad_token_id=0, seed=0)
+        self.accelerator = accelerator
+        self.max_tokens = max_tokens
+        self.mean, self.std = score_scale(model) if term.normalise else (0.0, 1.0)
+        dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
+        self.module = freeze(RewardModel(model), dtype).to(accelerator.device)
+
+    def __call__(self, rows: Sequence[Row]) -> list[float]:
+        scores = score_rows(self.module, rows, self.max_tokens, self.accelerator)
+        return [(score - self.mean) / self.std for score in scores]
+
+
+def score_scale(model: PreTrainedModel) -> tuple[float, float]:
+    """Mean and deviation of its held-out scores that a checkpoint of ours keeps; 0 and 1 where there are none."""
+    mean, std = getattr(model.config, "reward_mean", 0.0), getattr(model.config, "reward_std", 1.0)
+    return (mean, std) if std > 0 and math.isfinite(mean / std) else (0.0, 1.0)
+
+
+def find_reward_model(path: str, tokenizer: PreTrainedTokenizerBase) -> Path:
+    """The checkpoint folder `path` means, checked without loading its weights: a reward model, of one score, with the
+    policy's tokens.
+
+    Raises UserError where it is not: the tokens are scored as they were sampled, so a model that means other text by
+    them cannot score them.
+    """
+    folder = Path(resolve_checkpoint(path))
+    if not folder.is_dir():
+        raise UserError(
+            f"no reward model {path}: train one first (`make reward-model` makes runs/rm-tiny-cpu), or name a run or "
+            "checkpoint folder of stage reward_model"
+        )
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} is no reward model: its config.json cannot be read ({error})") from error
+    kinds = config.get("architectures") or ["a model of unknown kind"]
+    if not kinds[0].endswith("ForSequenceClassification"):
+        raise UserError(f"{folder} is no reward model: it holds {kinds[0]}, which has no score")
+    if len(config.get("id2label", [0])) != 1:
+        raise UserError(f"{folder} has {len(config['id2label'])} labels, and a reward model has one score")
+    own = load_tokenizer(folder).get_vocab()
+    foreign = [token for token, index in tokenizer.get_vocab().items() if own.get(token) != index]
+    if foreign:
+        raise UserError(
+            f"the reward model {folder} has another tokenizer than the policy ({len(foreign)} tokens differ, such as "
+            f"{foreign[0]!r}): train one from a model with the policy's tokenizer"
+        )
+    return folder

@@ -4,6 +4,7 @@ the advantages; imports no torch.
     rewarder = Rewarder(config.reward, pool)
     pending = [rewarder.submit(problem, prompt, completion, prefill) for …]   # as the engine finishes each
     rewards = rewarder.collect(pending)                                      # in the same order
+    rewards = with_scores(config.reward.models, rewards, scores, truncated)  # trained reward models' part, if any
 
 `submit` returns at once and may be called from any thread (an engine's callback), so that scoring overlaps generation.
 """
@@ -13,9 +14,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from statistics import fmean, pstdev
 
-from r1zero.config import OutcomePolicy, RewardConfig, RewardTerm
+from r1zero.config import OutcomePolicy, RewardConfig, RewardModelTerm, RewardTerm
 from r1zero.errors import UserError
 from r1zero.records import Completion, Problem
 from r1zero.verifiers import Outcome, Sample, Verdict, VerifierPool, VerifierSpec, resolve
@@ -26,13 +28,15 @@ class Reward:
     """What one completion earned."""
 
     value: float | None
-    """Sum over terms of weight * score; None when the completion is dropped."""
+    """Sum over terms and reward models of weight * score; None when the completion is dropped."""
     keep: bool
     """False: the completion takes no part in the step (its outcome's policy is `drop`)."""
     parts: Mapping[str, Verdict]
     """Each term's verdict by the term's name, whether it counted or not."""
     correct: bool | None
     """Outcome of the first term; None where it says nothing of the answer (`error`, `timeout`)."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """What each reward model's score came to, by its name, before the weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +121,14 @@ def combine(config: RewardConfig, parts: Mapping[str, Verdict]) -> Reward:
     """One completion's reward from its verdicts, `parts`, by term name.
 
     A term counts when the term its gate names is `correct` (whatever that one's own gate says); one that does not
-    count adds nothing, and its outcome's policy is not consulted. Raises UserError where a policy says `stop`.
+    count adds nothing, and its outcome's policy is not consulted; nor is that of a term of weight 0, which is only
+    measured. Raises UserError where a policy says `stop`.
     """
     value, keep = 0.0, True
     for term in config.terms:
         verdict = parts[term.key]
+        if term.weight == 0:
+            continue
         if term.gate and parts[term.gate].outcome is Outcome.ERROR:
             keep = False  # whether the term counts is not known, and the gate itself may be gated away
             continue
@@ -138,6 +145,34 @@ def combine(config: RewardConfig, parts: Mapping[str, Verdict]) -> Reward:
     first = parts[config.terms[0].key]
     unknown = first.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
     return Reward(value=value if keep else None, keep=keep, parts=parts, correct=None if unknown else first.correct)
+
+
+def with_scores(
+    terms: Sequence[RewardModelTerm],
+    rewards: Sequence[Reward],
+    scores: Mapping[str, Sequence[float]],
+    truncated: Sequence[bool],
+) -> list[Reward]:
+    """`rewards` with the reward models' part added: `scores` by the model's name, one a completion.
+
+    truncated: whether each completion lacks its end; what it earns then is the term's setting. A completion that a
+    verdict dropped stays dropped.
+    """
+    result = []
+    for i, reward in enumerate(rewards):
+        value, keep = reward.value, reward.keep
+        own: dict[str, float] = {}
+        for term in terms:
+            score = scores[term.name][i]
+            if truncated[i] and term.truncated == "penalty":
+                score = term.truncated_score
+            elif truncated[i] and term.truncated == "drop" and term.weight:
+                keep, value = False, None
+            own[term.name] = score
+            if value is not None:
+                value += term.weight * score
+        result.append(replace(reward, value=value, keep=keep, scores=own))
+    return result
 
 
 def _policy(config: RewardConfig, outcome: Outcome) -> OutcomePolicy:
@@ -163,7 +198,8 @@ def _stopped(term: RewardTerm, verdict: Verdict) -> str:
 def reward_metrics(rewards: Sequence[Reward]) -> dict[str, float]:
     """The step's figures: `reward/mean` over kept completions, `reward/accuracy` over those with a known outcome,
     `reward/dropped` (a count), and for each term its mean score (`reward/TERM/score`, over verdicts that have one), its
-    mean seconds and the share of each outcome (`reward/TERM/correct`, `…/wrong`, `…/timeout`, …).
+    mean seconds and the share of each outcome (`reward/TERM/correct`, `…/wrong`, `…/timeout`, …); for each reward model
+    the mean and the deviation of what its score came to (`reward/MODEL/score`, `…/score_std`).
 
     A mean over nothing is left out, not 0.
     """
@@ -177,6 +213,9 @@ def reward_metrics(rewards: Sequence[Reward]) -> dict[str, float]:
         for outcome in Outcome:
             share = sum(verdict.outcome is outcome for verdict in verdicts) / len(verdicts)
             figures[f"reward/{name}/{outcome}"] = share
+    for name in rewards[0].scores if rewards else ():
+        scores = [reward.scores[name] for reward in rewards]
+        figures |= {f"reward/{name}/score": fmean(scores), f"reward/{name}/score_std": pstdev(scores)}
     return figures
 
 

@@ -15,10 +15,10 @@ from r1zero import prompts, recipe
 from r1zero.chat import Example, encode_chat, encode_prompt, encode_response
 from r1zero.config import DemonstrationDataConfig, SFTConfig
 from r1zero.errors import UserError
-from r1zero.policy import Policy
+from r1zero.policy import Policy, group_by_tokens
 from r1zero.preferences import load_demonstrations
 from r1zero.train.sft import SFT, totals_of, train_sft
-from r1zero.train.updater import batch_of, group_by_tokens, num_steps
+from r1zero.train.updater import batch_of, num_steps
 from tests.tiny_models import EOS, char_tokenizer, save_model, tiny_llama
 
 CHATML = (

@@ -112,7 +112,7 @@ class RewardTerm:
     verifier: str
     """A registered name or `package.module:function`."""
     weight: float = 1.0
-    """Its score is multiplied by this."""
+    """Its score is multiplied by this. 0: it is measured only, and drops or stops nothing."""
     name: str = ""
     """Its name in the metrics; empty: the verifier's."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -125,16 +125,40 @@ class RewardTerm:
         return self.name or self.verifier
 
 
+@dataclass(frozen=True, kw_only=True)
+class RewardModelTerm:
+    """A trained reward model's part of the reward: its score of the tokens that were sampled, at the last one (the EOS
+    where the completion has ended)."""
+
+    path: str
+    """A run folder of stage `reward_model` (its last checkpoint is taken), or a checkpoint folder."""
+    weight: float = 1.0
+    """Its score is multiplied by this. 0: it is measured only."""
+    name: str = "reward_model"
+    """Its name in the metrics."""
+    normalise: bool = True
+    """(score - mean) / std, by the figures that the checkpoint keeps of its held-out responses, so that beta and
+    penalties mean the same for every model; one that keeps none is taken as it is."""
+    truncated: Literal["penalty", "score", "drop"] = "penalty"
+    """What a completion without its end earns: `truncated_score` in place of the score (the EOS trick of arXiv
+    2403.17031: the model was trained on whole responses only); what the model says of it; or no part in the step."""
+    truncated_score: float = -1.0
+    """In the units of the score, before the weight."""
+
+
 OutcomePolicy = Literal["score", "drop", "retry", "stop"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewardConfig:
-    """How verdicts become one number. The first term is the accuracy term: pass@1 and dynamic sampling read it."""
+    """How verdicts and reward models' scores become one number: their weighted sum. The first term is the accuracy
+    term: pass@1 and dynamic sampling read it."""
 
     terms: list[RewardTerm] = field(
         default_factory=lambda: [RewardTerm(verifier="math"), RewardTerm(verifier="answer_tags")]
     )
+    models: list[RewardModelTerm] = field(default_factory=list)
+    """Trained reward models, in the stages that sample to train (grpo, ppo)."""
     on_unparseable: OutcomePolicy = "score"
     """score: its score (0); drop: the completion takes no part in the step; stop: end the run."""
     on_truncated: OutcomePolicy = "score"
@@ -153,9 +177,10 @@ class RewardConfig:
     """A step in which more than this share of verdicts are `error` ends the run: the verifier is broken."""
 
     def __post_init__(self) -> None:
-        require(len(self.terms) > 0, "reward.terms needs at least one term")
+        require(len(self.terms) > 0, "reward.terms needs at least one term (weight 0: it is measured only)")
         keys = [term.key for term in self.terms]
-        require(len(set(keys)) == len(keys), f"reward.terms: two terms are called the same ({keys}): give them names")
+        names = [*keys, *(model.name for model in self.models)]
+        require(len(set(names)) == len(names), f"reward: two parts are called the same ({names}): give them names")
         for term in self.terms:
             require(not term.gate or term.gate in keys, f"reward.terms: gate {term.gate!r} is no term of {keys}")
         require(self.on_error != "score", "reward.on_error: an error is ours and has no score: drop, retry or stop")

@@ -27,7 +27,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from r1zero import datasets, preference_losses
 from r1zero.config import DPOConfig
 from r1zero.losses import Metrics, StepTotals, add_metrics
-from r1zero.policy import MicroBatch, Policy, Row
+from r1zero.policy import MicroBatch, Policy, Row, group_by_tokens
 from r1zero.preferences import Loaded, Ranking, Thumb, fingerprint, load_rankings, load_thumbs, refuse_overlap
 from r1zero.run import RunFolder, write_atomically
 from r1zero.tracking import say
@@ -35,7 +35,7 @@ from r1zero.train.answers import Answerer, sample_rows, win_rate
 from r1zero.train.offline import accelerator_of, answering, check_questions, load_base, load_policy, load_questions
 from r1zero.train.reference import reference_logprobs, row_logprobs
 from r1zero.train.session import Session, before_after, complete, find_run, start_torch
-from r1zero.train.updater import Updater, batch_of, group_by_tokens, num_steps
+from r1zero.train.updater import Updater, batch_of, num_steps
 
 FALLING_STEPS = 10
 """Steps over which the alarm for falling likelihood looks."""

@@ -26,14 +26,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from r1zero.config import RewardModelConfig
 from r1zero.eval.statistics import clustered_mean
 from r1zero.losses import Metrics
-from r1zero.policy import Row, add_lora
+from r1zero.policy import Row, add_lora, group_by_tokens
 from r1zero.preference_losses import bradley_terry_loss
 from r1zero.preferences import Loaded, Ranking, fingerprint, load_rankings, refuse_overlap
-from r1zero.reward_model import RewardModel, load_reward_model, padded, scorable_pad
+from r1zero.reward_model import RewardModel, load_reward_model, padded, scorable_pad, score_rows
 from r1zero.tracking import say
 from r1zero.train.offline import accelerator_of, load_base
 from r1zero.train.session import Session, before_after, complete, find_run, start_torch
-from r1zero.train.updater import Updater, batch_of, group_by_tokens, num_steps
+from r1zero.train.updater import Updater, batch_of, num_steps
 
 BINS = 10
 """Bins of confidence from 1/2 to 1 in the calibration error."""
@@ -160,15 +160,9 @@ class RewardModelStage:
             start += len(ranking.rows)
         return better, worse, weights, margins
 
-    @torch.no_grad()
     def scores(self, rows: Sequence[Row]) -> list[float]:
         """The score of each row."""
-        found: dict[int, float] = {}
-        for group in group_by_tokens([(row,) for row in rows], self.config.optimizer.micro_batch_tokens):
-            with self.accelerator.autocast():
-                values = self.updater.module(*padded([rows[i] for i in group], self.accelerator.device))
-            found |= dict(zip(group, values.tolist(), strict=True))
-        return [found[i] for i in range(len(rows))]
+        return score_rows(self.updater.module, rows, self.config.optimizer.micro_batch_tokens, self.accelerator)
 
     def evaluate(self, step: int) -> dict[str, float]:
         """`held_out/…`: see `report`. A checkpoint's config keeps mean and deviation of the scores, for PPO."""

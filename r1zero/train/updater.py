@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from r1zero.config import OptimizerConfig
 from r1zero.losses import Metrics, add_metrics
-from r1zero.policy import Row
 from r1zero.sampler import take
 
 Loss = Callable[[], tuple[Tensor, Metrics]]
@@ -111,21 +110,3 @@ def batch_of(step: int, num_units: int, batch_size: int, epochs: float, steps: i
     start = (step - 1) * batch_size
     count = batch_size if steps else min(batch_size, round(num_units * epochs) - start)
     return take(num_units, start, count, seed)
-
-
-def group_by_tokens(units: Sequence[Sequence[Row]], max_tokens: int) -> list[list[int]]:
-    """Indices of units (the rows of a pair, of a ranking) that go through the model together.
-
-    At most `max_tokens` tokens, padding included, longest first; a unit is never split, as its loss needs all its rows.
-    """
-    longest = [max(row.length for row in unit) for unit in units]
-    groups: list[list[int]] = []
-    rows = 0
-    for i in sorted(range(len(units)), key=lambda i: (-longest[i], i)):
-        if groups and longest[groups[-1][0]] * (rows + len(units[i])) <= max_tokens:
-            groups[-1].append(i)
-            rows += len(units[i])
-        else:
-            groups.append([i])
-            rows = len(units[i])
-    return groups
