@@ -1,4 +1,4 @@
-"""The last `\\boxed{}` of a text: where it ends, which boxes beside it are one list, whether it is all of the answer."""
+"""The last `\\boxed{}` of a text: where it ends, which boxes beside it are one list, what touches it."""
 
 from __future__ import annotations
 

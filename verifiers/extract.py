@@ -8,9 +8,12 @@ mark decides, and only that one:
 - `answer_tag`: the last `<answer>...</answer>`; inside it, a phrase such as "the answer is" is looked for again.
   Left open, empty, or several tags that disagree: no answer.
 - `marker`: `#### 5`, "the answer is 5", "**Answer:** 5", "Final Answer" as a heading. Two of "the answer is" in one
-  line that disagree: no answer.
+  line that disagree: no answer; nor is one that is denied ("the wrong answer is 5") or asked for ("5?").
 - `whole`: the completion is nothing but one short line of maths.
 - `last`: the last bold text, formula or number of the last line that has one.
+
+An answer with another one offered behind it ("5, maybe 7", "5. Or 7.") is extracted with it, as "5 or 7": a list, which
+is equal to no single answer (`sentences`).
 
 Every scan is linear in the text. `answer` and `math` record the rule that fired in their verdicts.
 """
