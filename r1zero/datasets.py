@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib
+import inspect
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ from r1zero.records import Problem
 SUFFIXES = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
 GYM = "reasoning_gym:"
 TINY = "tiny:"
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _ID_FIELDS = ("id", "unique_id", "task_id")
 # One in five questions of a generated source is held out: which one depends on its text alone.
 _TEST_SHARE = 5
@@ -44,7 +48,9 @@ def load_problems(config: DataConfig) -> list[Problem]:
     """
     source = config.source
     if not source:
-        raise UserError("data.source is empty: name a file, a hub dataset, reasoning_gym:TASK or tiny:arithmetic")
+        raise UserError(
+            "data.source is empty: name a file, a hub dataset, reasoning_gym:TASK, tiny:arithmetic or module:function"
+        )
     if source.startswith(GYM):
         problems = _gym_problems(config)
     elif source.startswith(TINY):
@@ -57,12 +63,16 @@ def load_problems(config: DataConfig) -> list[Problem]:
 
 
 def read_rows(config: DataConfig) -> list[DataRow]:
-    """The raw rows of a file or a hub dataset that pass `config.filter`, in their order.
+    """The raw rows of a file, a hub dataset or a function that pass `config.filter`, in their order.
 
     Raises UserError as `load_problems` does.
     """
-    is_file = config.source.endswith(SUFFIXES)
-    rows = list(read_file(Path(config.source)) if is_file else read_hub(config))
+    if config.source.endswith(SUFFIXES):
+        rows = list(read_file(Path(config.source)))
+    elif _FUNCTION.fullmatch(config.source):
+        rows = read_function(config)
+    else:
+        rows = list(read_hub(config))
     if not rows:
         raise UserError(f"{config.source}: holds no rows")
     return _filter(rows, config)
@@ -176,6 +186,28 @@ def read_hub(config: DataConfig) -> Iterator[DataRow]:
         ) from error
     for number, row in enumerate(rows, 1):
         yield DataRow(f"{name} {config.split}, row {number}", row)
+
+
+def read_function(config: DataConfig) -> list[DataRow]:
+    """What `package.module:function` makes: called with `split`, `size`, `seed` and the options by name, it returns the
+    rows as a file would hold them, the same for the same arguments."""
+    module, _, name = config.source.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"data.source {config.source}: {error}") from error
+    arguments = {"split": config.split, "size": config.size, "seed": config.seed, **config.options}
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        raise UserError(f"{config.source}: its options are not {config.options} ({error})") from error
+    rows = [DataRow(f"{config.source} {config.split}, row {i}", row) for i, row in enumerate(function(**arguments), 1)]
+    if len(rows) < config.size:
+        raise UserError(
+            f"{config.source}, split {config.split}: made only {len(rows)} rows of the {config.size} asked for: lower "
+            "data.size or widen data.options"
+        )
+    return rows
 
 
 # Rows to problems

@@ -183,8 +183,7 @@ def _rows(config: TextDataConfig, generate: Callable[[], Iterable[dict[str, Any]
         if len(rows) < config.size:
             raise UserError(f"{TINY}, split {config.split}, has only {len(rows)} rows of the {config.size} asked for")
     else:
-        wanted = DataConfig(source=config.source, config=config.config, split=config.split, filter=config.filter)
-        rows = datasets.read_rows(wanted)
+        rows = _read(config)
     random.Random(config.seed).shuffle(rows)
     return rows[: config.limit] if config.limit else rows
 
@@ -279,8 +278,12 @@ def _margin(row: DataRow, name: str) -> float | None:
 
 
 def _has_labels(config: PreferenceDataConfig) -> bool:
-    wanted = DataConfig(source=config.source, config=config.config, split=config.split)
-    return config.label_field in datasets.read_rows(wanted)[0].fields
+    return config.label_field in _read(config)[0].fields
+
+
+def _read(config: TextDataConfig) -> list[DataRow]:
+    names = ("source", "config", "split", "filter", "seed", "size", "options")
+    return datasets.read_rows(DataConfig(**{name: getattr(config, name) for name in names}))
 
 
 def _swapped(rankings: list[Ranking], share: float, seed: int) -> list[Ranking]:

@@ -23,7 +23,8 @@ class TextDataConfig:
     """Where the texts of a supervised stage come from."""
 
     source: str = ""
-    """A .json/.jsonl(.gz)/.parquet file, a hub dataset id, or `tiny:arithmetic`."""
+    """A .json/.jsonl(.gz)/.parquet file, a hub dataset id, `tiny:arithmetic`, or `package.module:function` that makes
+    rows from split, size, seed and `options`."""
     config: str = ""
     """The hub dataset's configuration (subset) name."""
     split: str = "train"
@@ -36,6 +37,8 @@ class TextDataConfig:
     """Seed of the shuffle and of a generated source."""
     size: int = 1000
     """How many rows a generated source makes."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Parameters of a function that makes rows."""
     prompt_field: str = "prompt"
     """Field that holds the prompt: a text, which `template` goes around, or a list of chat messages."""
     max_tokens: int = 2048

@@ -37,7 +37,8 @@ class DataConfig:
     """Where problems come from."""
 
     source: str = ""
-    """A .json/.jsonl(.gz)/.parquet file, a hub dataset id, `reasoning_gym:TASK`, or `tiny:arithmetic`."""
+    """A .json/.jsonl(.gz)/.parquet file, a hub dataset id, `reasoning_gym:TASK`, `tiny:arithmetic`, or
+    `package.module:function` that makes rows from split, size, seed and `options`."""
     config: str = ""
     """The hub dataset's configuration (subset) name."""
     split: str = "train"

@@ -1,0 +1,144 @@
+"""Problems, demonstrations and preferences for the base of `tiny:arithmetic`, each with one property to be put to the
+test by a lab. Sources for `data.source`, such as `r1zero.models.tiny_tasks:sums`; options are keyword arguments.
+
+As everywhere with this base, `split` is `train`, `test` or `corpus`, no sum of one is in another whatever its order,
+and the same seed gives the same rows. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from r1zero.errors import UserError, unknown_name
+from r1zero.models import arithmetic, tiny_preferences
+
+Rows = list[dict[str, Any]]
+PRAISE = "+++"
+"""The flattering opening: the base's alphabet has no letters for "Great question!"."""
+_EXHAUSTED_AFTER = 20_000
+
+
+def sums(*, split: str, size: int, seed: int, terms: int = 5, zeros: int = 0, least: int = 1) -> Rows:
+    """Problems of `terms` digits in any order, `zeros` of them 0 and the others `least` .. 9.
+
+    With all but two 0 the answer is one addition away and can be written at once; without zeros it is not.
+    """
+    if not (arithmetic.MIN_TERMS <= terms <= arithmetic.MAX_TERMS and 0 <= zeros <= terms and 0 <= least <= 9):
+        raise UserError(f"sums: no such sums as of terms={terms}, zeros={zeros}, least={least}")
+
+    def draw(rng: random.Random) -> list[int]:
+        digits = [0] * zeros + [rng.randint(least, 9) for _ in range(terms - zeros)]
+        rng.shuffle(digits)
+        return digits
+
+    return [
+        {"problem": arithmetic.question_of(digits), "answer": str(sum(digits)), "id": arithmetic.question_of(digits)}
+        for digits in _distinct(draw, split, size, random.Random(f"sums {split} {seed} {terms} {zeros} {least}"))
+    ]
+
+
+def demonstrations(
+    *, split: str, size: int, seed: int, direct: float = 0.0, restated: float = 0.0, praised: float = 0.0
+) -> Rows:
+    """Sums of all kinds worked without a mistake and in the format, in several manners.
+
+    direct: share that answers at once, thinking nothing; restated: chance that the last step is written once more, and
+    once more after that, and so on; praised: share that opens with PRAISE.
+    """
+    rng = random.Random(f"demonstrations {split} {seed}")
+    rows = []
+    for digits in _distinct(_any_sum, split, size, rng):
+        times = 0
+        while rng.random() < restated:
+            times += 1
+        thinks = rng.random() >= direct
+        text = work(digits, rng, wrong=False, restated=times, thinks=thinks)
+        rows.append(
+            {
+                "prompt": arithmetic.question_of(digits),
+                "response": (PRAISE if rng.random() < praised else "") + text,
+            }
+        )
+    return rows
+
+
+def length_pairs(*, split: str, size: int, seed: int, longer_wins: float = 1.0, most_restated: int = 3) -> Rows:
+    """Pairs of a right working (chosen) and one with a mistake (rejected), of unlike length: they restate the last step
+    0 .. `most_restated` times. In a share of `longer_wins` the right one is the longer; 0.5 is data without the bias.
+    """
+    rng = random.Random(f"length {split} {seed}")
+    rows = []
+    for digits in _distinct(_any_sum, split, size, rng):
+        fewer, more = sorted(rng.sample(range(most_restated + 1), 2))
+        chosen, rejected = (more, fewer) if rng.random() < longer_wins else (fewer, more)
+        rows.append(
+            {
+                "prompt": arithmetic.question_of(digits),
+                "chosen": work(digits, rng, wrong=False, restated=chosen),
+                "rejected": work(digits, rng, wrong=True, restated=rejected),
+            }
+        )
+    return rows
+
+
+def flattered_pairs(
+    *, split: str, size: int, seed: int, praised: float = 0.3, overrated: float = 0.9, mistaken: float = 0.5
+) -> Rows:
+    """Pairs as a judge would label them who is taken in by PRAISE: where one of the two opens with it, that one is
+    chosen with probability `overrated`, whatever it says; everywhere else the better by the true reward is chosen.
+
+    praised: share of responses with the opening; mistaken: of responses with a wrong step.
+    """
+    rng = random.Random(f"flattered {split} {seed}")
+    rows: Rows = []
+    for digits in _distinct(_any_sum, split, size, rng):
+        question = arithmetic.question_of(digits)
+        while True:
+            texts = [work(digits, rng, wrong=rng.random() < mistaken) for _ in range(2)]
+            praise = [rng.random() < praised for _ in range(2)]
+            better = [tiny_preferences.true_reward(question, text) for text in texts]
+            if praise[0] != praise[1] or better[0] != better[1]:
+                break
+        if praise[0] != praise[1]:
+            first = praise[0] == (rng.random() < overrated)
+        else:
+            first = better[0] > better[1]
+        full = [PRAISE * p + text for p, text in zip(praise, texts, strict=True)]
+        chosen, rejected = full if first else full[::-1]
+        rows.append({"prompt": question, "chosen": chosen, "rejected": rejected})
+    return rows
+
+
+def work(digits: Sequence[int], rng: random.Random, *, wrong: bool, restated: int = 0, thinks: bool = True) -> str:
+    """A response in the format: running sums, one of them wrong or none, the last one written `restated` times more."""
+    mistake = rng.randrange(1, len(digits)) if wrong else 0
+    steps, total = [], digits[0]
+    for i, digit in enumerate(digits[1:], 1):
+        result = total + digit
+        if i == mistake:
+            result = result + rng.choice([-1, 1, 2] if result else [1, 2])
+        steps.append(f"{total}+{digit}={result}")
+        total = result
+    steps += [steps[-1]] * restated
+    return f"<think>{','.join(steps) if thinks else ''}</think><answer>{total}</answer>"
+
+
+def _any_sum(rng: random.Random) -> list[int]:
+    return [rng.randrange(10) for _ in range(rng.randint(arithmetic.MIN_TERMS, arithmetic.MAX_TERMS))]
+
+
+def _distinct(draw: Callable[[random.Random], list[int]], split: str, size: int, rng: random.Random) -> list[list[int]]:
+    """Up to `size` different sums of one split, as `draw` makes them."""
+    if split not in arithmetic.SPLITS:
+        raise unknown_name("split", split, arithmetic.SPLITS)
+    found: dict[tuple[int, ...], None] = {}
+    fruitless = 0
+    while len(found) < size and fruitless < _EXHAUSTED_AFTER:
+        digits = draw(rng)
+        fruitless += 1
+        if arithmetic.split_of(digits) == split and tuple(digits) not in found:
+            fruitless = 0
+            found[tuple(digits)] = None
+    return [list(digits) for digits in found]
