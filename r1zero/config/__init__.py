@@ -5,7 +5,7 @@ A recipe (YAML) names what differs from the defaults here; a default is the valu
 
 from __future__ import annotations
 
-from r1zero.config.grpo import AlgorithmConfig, GRPOConfig, HealthConfig, LengthSwitch
+from r1zero.config.grpo import AlgorithmConfig, GRPOConfig
 from r1zero.config.lab import LabConfig, LabEffect, LabMeasure, LabPanel, LabVariant
 from r1zero.config.offline import (
     DemonstrationDataConfig,
@@ -15,6 +15,8 @@ from r1zero.config.offline import (
     SFTConfig,
     TextDataConfig,
 )
+from r1zero.config.ppo import PPOAlgorithmConfig, PPOConfig, ValueConfig
+from r1zero.config.rl import HealthConfig, LengthSwitch, PolicyGradientConfig, RLConfig
 from r1zero.config.sections import (
     DataConfig,
     EngineConfig,
@@ -31,7 +33,7 @@ from r1zero.config.sections import (
     cache_dir,
 )
 
-PolicyConfig = GRPOConfig | SFTConfig | DPOConfig
+PolicyConfig = GRPOConfig | PPOConfig | SFTConfig | DPOConfig
 """The stages whose checkpoints answer prompts."""
 StageConfig = PolicyConfig | RewardModelConfig | LabConfig
 
@@ -54,8 +56,12 @@ __all__ = [
     "ModelConfig",
     "OptimizerConfig",
     "OutcomePolicy",
+    "PPOAlgorithmConfig",
+    "PPOConfig",
     "PolicyConfig",
+    "PolicyGradientConfig",
     "PreferenceDataConfig",
+    "RLConfig",
     "RewardConfig",
     "RewardModelConfig",
     "RewardModelTerm",
@@ -65,5 +71,6 @@ __all__ = [
     "SamplingConfig",
     "StageConfig",
     "TextDataConfig",
+    "ValueConfig",
     "cache_dir",
 ]

@@ -2,141 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from r1zero.config.sections import (
-    DataConfig,
-    EngineConfig,
-    EvalConfig,
-    ModelConfig,
-    OptimizerConfig,
-    RewardConfig,
-    RunConfig,
-    SamplingConfig,
-    require,
-)
+from r1zero.config.rl import PolicyGradientConfig, RLConfig
+from r1zero.config.sections import require
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlgorithmConfig:
-    """The policy-gradient objective. The defaults are GRPO as in arXiv 2402.03300 with the field's later repairs named
-    at each field; recipes set them apart."""
+class AlgorithmConfig(PolicyGradientConfig):
+    """The objective of GRPO and its family; recipes set them apart."""
 
-    group_size: int = 8
-    """Completions of one prompt (G)."""
-    prompts_per_step: int = 32
-    """Prompts in one rollout."""
-    minibatches: int = 1
-    """Optimizer steps taken from one rollout; above 1 the later ones are off-policy and the clip matters."""
-    epochs: int = 1
-    """Passes over one rollout."""
-    loss: Literal["clip", "gspo", "cispo", "reinforce"] = "clip"
-    """clip: PPO's surrogate per token (GRPO, DAPO, Dr. GRPO); gspo: per sequence; cispo: clipped weight; reinforce."""
     advantage: Literal["group", "rloo", "group_baseline", "batch_baseline", "reinforce_pp"] = "group"
     """group: (r - mean) / std of the group; rloo: leave-one-out mean; *_baseline: mean of the group or batch alone."""
     std: Literal["group", "batch", "none"] = "group"
     """What the advantage is divided by; none is Dr. GRPO."""
     std_eps: float = 1e-6
     """Added to the std (ddof 0)."""
-    aggregation: Literal["sequence", "token", "constant"] = "sequence"
-    """sequence: mean over a completion's tokens, then over completions (the paper); token: mean over all tokens of the
-    step (DAPO); constant: sum over tokens / (completions * max_tokens) (Dr. GRPO)."""
-    clip_low: float | None = None
-    clip_high: float | None = None
-    """Ratio kept within [1 - clip_low, 1 + clip_high]. None: the loss's own paper's: clip 0.2 and 0.2, gspo 3e-4 and
-    4e-4 (its ratio is a mean over tokens: 0.2 would never bind), cispo open below and 0.2."""
-    dual_clip: float = 0.0
-    """Bound c > 1 on the surrogate where the advantage is negative (arXiv 1912.09729); 0: off."""
-    beta: float = 0.0
-    """KL coefficient; 0: no reference model is loaded."""
-    kl: Literal["k1", "k2", "k3"] = "k3"
-    """KL estimator, joschu.net/blog/kl-approx.html."""
-    kl_in: Literal["loss", "reward"] = "loss"
-    kl_corrected: bool = False
-    """Weight the KL term by pi / pi_old, gradient included, which makes it that of KL(pi || ref); the papers of GRPO
-    and R1 do not (arXiv 2512.02556 eq. 7)."""
-    reference_every: int = 0
-    """Replace the reference by the policy every so many steps (400 in DeepSeek-R1); 0: never."""
-    entropy_bonus: float = 0.0
-    skip_zero_variance: bool = True
-    """Leave groups of equal rewards out of the batch: their advantages are 0. Their prompts still count in the
-    denominators, so the gradient is the same."""
-    dynamic_sampling: bool = False
-    """DAPO: refill the step with fresh prompts until it has enough groups of mixed accuracy."""
-    max_refills: int = 10
-    """Most extra rollouts of one step under dynamic sampling."""
-    drop_truncated: bool = False
-    """DAPO's overlong filtering: a completion cut off at the limit takes no part in the step, whatever it says."""
-    importance_correction: Literal["none", "token", "sequence", "token_mask", "sequence_mask"] = "token"
-    """Truncated importance sampling between engine and trainer; the masks drop what lies over the cap."""
-    importance_cap: float = 2.0
-    importance_floor: float = 0.0
-    """Lower bound, held or masked like the cap; IcePop masks outside 0.5 and 5."""
-
-    @property
-    def clip_bounds(self) -> tuple[float, float]:
-        """`(clip_low, clip_high)`, the loss's own where they are not set."""
-        low, high = {"gspo": (3e-4, 4e-4), "cispo": (math.inf, 0.2)}.get(self.loss, (0.2, 0.2))
-        return (
-            low if self.clip_low is None else self.clip_low,
-            high if self.clip_high is None else self.clip_high,
-        )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.group_size >= 2, f"group_size must be 2 or more, got {self.group_size}")
-        require(self.prompts_per_step >= 1, f"prompts_per_step must be 1 or more, got {self.prompts_per_step}")
-        require(self.minibatches >= 1 and self.epochs >= 1, "minibatches and epochs must be 1 or more")
-        require(
-            self.prompts_per_step * self.group_size % self.minibatches == 0,
-            f"minibatches={self.minibatches} does not divide prompts_per_step * group_size = "
-            f"{self.prompts_per_step * self.group_size}",
-        )
-        require(self.beta >= 0, f"beta must be 0 or more, got {self.beta}")
-        require(self.dual_clip == 0 or self.dual_clip > 1, f"dual_clip must be 0 or above 1, got {self.dual_clip}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class HealthConfig:
-    """Thresholds of the alarms a run prints; none of them changes the run."""
-
-    kl_max: float = 0.5
-    """KL to the reference, nats a token."""
-    entropy_min_share: float = 0.05
-    """Alarm when entropy falls below this share of its mean over the first steps."""
-    length_factor: float = 3.0
-    """Alarm when the mean length is so many times that of the first steps, or so many times shorter."""
-    flat_share: float = 0.95
-    """Share of groups with equal rewards."""
-    truncated_share: float = 0.5
-    error_share: float = 0.05
-    """Share of one verifier's verdicts that are `error`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LengthSwitch:
-    """From a step on, another completion limit (R1-Zero: 65,536 tokens from step 8,200)."""
-
-    step: int
-    max_tokens: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class GRPOConfig:
+class GRPOConfig(RLConfig):
     """A GRPO run and its family: `r1zero train RECIPE`."""
 
     stage: Literal["grpo"] = "grpo"
-    model: ModelConfig = field(default_factory=ModelConfig)
-    data: DataConfig = field(default_factory=DataConfig)
-    template: str = "r1zero"
-    """Prompt template: a name in prompts/, or a path to a file."""
-    sampling: SamplingConfig = field(default_factory=SamplingConfig)
-    length_switches: list[LengthSwitch] = field(default_factory=list)
-    engine: EngineConfig = field(default_factory=EngineConfig)
-    reward: RewardConfig = field(default_factory=RewardConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    eval: EvalConfig = field(default_factory=EvalConfig)
-    health: HealthConfig = field(default_factory=HealthConfig)
-    run: RunConfig = field(default_factory=RunConfig)
