@@ -139,6 +139,14 @@ def _micro_batch(rows: Sequence[Row], indices: list[int], device: torch.device |
     )
 
 
+def states_before(backbone: nn.Module, batch: MicroBatch) -> Tensor:
+    """(N, D) the backbone's last state before each completion token, in the order of `batch.targets`."""
+    inputs = batch.inputs
+    taken = model_inputs(inputs) if isinstance(inputs, Packed) else {"input_ids": inputs.input_ids}
+    hidden: Tensor = backbone(**taken, use_cache=False).last_hidden_state  # (B, S, D), packed (1, L, D)
+    return hidden.flatten(0, 1).index_select(0, inputs.predicting)
+
+
 class Policy(nn.Module):
     """A causal model whose forward pass returns the log-probabilities of a micro-batch's completion tokens.
 
@@ -168,13 +176,9 @@ class Policy(nn.Module):
 
         Only completion positions reach the language-model head, in chunks: see `logprobs.token_logprobs`.
         """
-        inputs = batch.inputs
-        taken = model_inputs(inputs) if isinstance(inputs, Packed) else {"input_ids": inputs.input_ids}
-        hidden = self.backbone(**taken, use_cache=False).last_hidden_state  # (B, S, D), packed (1, L, D)
-        predicting = hidden.flatten(0, 1).index_select(0, inputs.predicting)  # (N, D): the state before each token
         head = self.head
         logprobs, entropy = token_logprobs(
-            predicting, head.weight, batch.targets, bias=head.bias, temperature=temperature
+            states_before(self.backbone, batch), head.weight, batch.targets, bias=head.bias, temperature=temperature
         )
         if not entropy_gradient:
             entropy = entropy.detach()

@@ -34,12 +34,15 @@ class RewardModel(nn.Module):
 
     def forward(self, input_ids: Tensor, last: Tensor) -> Tensor:
         """(B,) float32 scores of right-padded (B, S) ids whose last real tokens stand at `last` (B,)."""
-        backbone: nn.Module = self.model.base_model
-        hidden = backbone(input_ids=input_ids, use_cache=False).last_hidden_state  # (B, S, D)
-        state = hidden[torch.arange(len(last), device=last.device), last]  # (B, D)
-        head: nn.Linear = self.model.score
-        scores: Tensor = head(state)[:, 0].float()
-        return scores
+        return score_last(self.model.base_model, self.model.score, input_ids, last)
+
+
+def score_last(backbone: nn.Module, head: nn.Linear, input_ids: Tensor, last: Tensor) -> Tensor:
+    """(B,) float32: what `head` makes of the backbone's state at the last real token of each right-padded row."""
+    hidden = backbone(input_ids=input_ids, use_cache=False).last_hidden_state  # (B, S, D)
+    state = hidden[torch.arange(len(last), device=last.device), last]  # (B, D)
+    scores: Tensor = head(state)[:, 0].float()
+    return scores
 
 
 def padded(rows: Sequence[Row], device: torch.device | str) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,112 @@
+"""Several LoRA adapters on one backbone: PPO's policy, value and reward model; its reference is the backbone alone.
+
+The weights of one model and three small sets of adapters stand for the four models (`shared_backbone`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from r1zero import models, recipe
+from r1zero.config import ModelConfig, RewardModelConfig
+from r1zero.errors import UserError
+from r1zero.reward_model import score_last
+
+POLICY = "default"
+"""The name that `policy.add_lora` gives the policy's adapter."""
+VALUE, REWARD = "value", "reward"
+
+
+@contextmanager
+def adapter(model: nn.Module, name: str | None) -> Iterator[None]:
+    """Within the block `model` computes with adapter `name` alone, or with none.
+
+    A backward pass through what was computed does not need the block, unless activations are recomputed in it.
+    """
+    # By the attributes: peft's own methods also switch requires_grad, of all adapters and under the graph's feet.
+    layers: list[Any] = [m for m in model.modules() if hasattr(m, "base_layer")]
+    before = [(layer._active_adapter, layer._disable_adapters) for layer in layers]
+    for layer in layers:
+        layer._disable_adapters = name is None
+        if name is not None:
+            layer._active_adapter = [name]
+    try:
+        yield
+    finally:
+        for layer, (active, disabled) in zip(layers, before, strict=True):
+            layer._active_adapter, layer._disable_adapters = active, disabled
+
+
+def add_adapter(model: PreTrainedModel, name: str, rank: int, alpha: int, *, trained: bool) -> list[nn.Parameter]:
+    """Put one more adapter on a model that has the policy's; returns its parameters. The active one stays active."""
+    from peft import LoraConfig, inject_adapter_in_model
+
+    inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear"), model, adapter_name=name)
+    added = [p for key, p in model.named_parameters() if f".{name}." in key and ".lora_" in key]
+    for parameter in added:
+        parameter.requires_grad_(trained)
+    return added
+
+
+class AdapterModule(nn.Module):
+    """Another module's forward pass, with one adapter of the backbone."""
+
+    def __init__(self, module: nn.Module, backbone: nn.Module, name: str) -> None:
+        super().__init__()
+        self.module = module
+        self._backbone = [backbone]  # in a list: it is another's to hold
+        self.name = name
+
+    def forward(self, *inputs: Any) -> Any:
+        with adapter(self._backbone[0], self.name):
+            return self.module(*inputs)
+
+
+class AdapterScores(nn.Module):
+    """The forward pass of `reward_model.RewardModel` through a shared backbone."""
+
+    def __init__(self, backbone: nn.Module, head: nn.Linear) -> None:
+        super().__init__()
+        self._backbone = [backbone]
+        self.head = head
+
+    def forward(self, input_ids: Tensor, last: Tensor) -> Tensor:
+        """(B,) float32 scores: see `RewardModel.forward`."""
+        return score_last(self._backbone[0], self.head, input_ids, last)
+
+
+def reward_adapter(checkpoint: Path, base: Path) -> tuple[Mapping[str, Tensor], ModelConfig]:
+    """A reward model's trained tensors, as its trainer keeps them beside the merged weights, and its LoRA settings.
+
+    Raises UserError where it was not trained with LoRA from `base`.
+    """
+    run = checkpoint.parent.parent / "config.yaml"
+    config = recipe.load(str(run)) if run.is_file() else None
+    if not isinstance(config, RewardModelConfig) or not config.model.lora_rank:
+        raise UserError(
+            f"shared_backbone: {checkpoint} is no checkpoint of a reward model trained with LoRA: train one with "
+            "--model.lora_rank, or set shared_backbone to false"
+        )
+    if models.resolve(config.model.path).resolve() != base.resolve():
+        raise UserError(
+            f"shared_backbone: the reward model {checkpoint} was trained from {config.model.path}, and the policy "
+            f"starts from {base}: they have to be the same, or set shared_backbone to false"
+        )
+    tensors: dict[str, Any] = torch.load(checkpoint / "trainer" / "tensors.pt", map_location="cpu", weights_only=False)
+    return {name.removeprefix("model."): value for name, value in tensors["trained"].items()}, config.model
+
+
+def load_adapter(model: PreTrainedModel, trained: Mapping[str, Tensor], name: str) -> None:
+    """Copy LoRA tensors that were saved under the policy's adapter name into adapter `name` of `model`."""
+    own = dict(model.named_parameters())
+    with torch.no_grad():
+        for key, tensor in trained.items():
+            if ".lora_" in key:
+                own[key.replace(f".{POLICY}.", f".{name}.")].copy_(tensor)
