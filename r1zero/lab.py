@@ -52,9 +52,8 @@ def train_lab(config: LabConfig, *, resume: bool = False) -> Path:
         )
     if resume and not folder.exists:
         raise UserError(f"nothing to resume: {folder.path} holds no lab")
-    for seed in config.seeds:
-        for variant in config.variants:
-            config_of(config, variant, seed, folder.path, _not_yet(config, variant))
+    for variant in config.variants:
+        config_of(config, variant, config.seeds[0], folder.path, _not_yet(config, variant))
     if config.panels:
         from r1zero import lab_plot  # it says what to install before hours have been spent
 
@@ -120,11 +119,11 @@ def config_of(
     """
     name = variant.recipe or config.recipe
     settings = recipe.merged(config.settings, variant.settings)
-    seeded: dict[str, Any] = {"run": {"name": f"{variant.name}-seed-{seed}", "root": str(root), "seed": seed}}
-    if "data" in recipe.merged(recipe.read(name), settings):
-        seeded["data"] = {"seed": seed}
+    own: dict[str, Any] = {"run": {"name": f"{variant.name}-seed-{seed}", "root": str(root), "seed": seed}}
     try:
-        return recipe.load(name, settings=_with_checkpoints(recipe.merged(settings, seeded), checkpoint_of))
+        if "data" in recipe.merged(recipe.read(name), settings):
+            own["data"] = {"seed": seed}
+        return recipe.load(name, settings=_with_checkpoints(recipe.merged(settings, own), checkpoint_of))
     except UserError as error:
         raise UserError(f"variant {variant.name!r}: {error}") from error
 
@@ -259,7 +258,7 @@ class Judged:
     effect: LabEffect
     difference: Interval
     seen: bool | None
-    """None: one seed says nothing of the spread."""
+    """None: there is no interval, as with one seed alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,7 +308,7 @@ class Report:
         what = f"mean and 95% t-interval over {seeds} seeds" if seeds > 1 else "one seed: no intervals"
         lines += [f"({what})", ""]
         for one in self.judged:
-            verdict = {True: "seen", False: "NOT SEEN", None: "not judged (one seed)"}[one.seen]
+            verdict = {True: "seen", False: "NOT SEEN", None: "not judged (no interval)"}[one.seen]
             lines.append(f"{verdict}: {one.effect.says}: {_comparison(one)}")
         whole = {True: "SEEN", False: "NOT SEEN", None: "NOT JUDGED"}[self.seen]
         return "\n".join([*lines, f"claim {whole}"])

@@ -1,0 +1,97 @@
+"""The miniature's sources for labs: each has the property it says and no other, and they load as data does."""
+
+import random
+import re
+
+import pytest
+
+from r1zero import datasets, prompts
+from r1zero.config import DataConfig, DemonstrationDataConfig, PreferenceDataConfig
+from r1zero.errors import UserError
+from r1zero.models import arithmetic, tiny_tasks
+from r1zero.models.tiny_preferences import right_answer, true_reward
+from r1zero.preferences import load_demonstrations, load_rankings
+from tests.tiny_models import char_tokenizer
+
+SOURCE = "r1zero.models.tiny_tasks:"
+
+
+def test_sums_have_the_zeros_and_digits_asked_for_and_keep_to_their_split() -> None:
+    rows = tiny_tasks.sums(split="train", size=100, seed=0, terms=5, zeros=3)
+    assert len({row["problem"] for row in rows}) == 100
+    for row in rows:
+        terms = arithmetic.terms_of(row["problem"])
+        assert (len(terms), terms.count(0), row["answer"]) == (5, 3, str(sum(terms)))
+        assert arithmetic.split_of(terms) == "train"
+    hard = tiny_tasks.sums(split="test", size=50, seed=0, least=5)
+    assert min(term for row in hard for term in arithmetic.terms_of(row["problem"])) == 5
+    assert rows == tiny_tasks.sums(split="train", size=100, seed=0, terms=5, zeros=3)
+    assert rows != tiny_tasks.sums(split="train", size=100, seed=1, terms=5, zeros=3)
+
+
+def test_demonstrations_are_right_and_mix_the_manners_in_their_shares() -> None:
+    rows = tiny_tasks.demonstrations(split="train", size=600, seed=0, direct=0.5, restated=0.2, praised=0.1)
+    praised = [row for row in rows if row["response"].startswith("+++<think>")]
+    direct = [row for row in rows if "<think></think>" in row["response"]]
+    assert len(praised) / 600 == pytest.approx(0.1, abs=0.04)
+    assert len(direct) / 600 == pytest.approx(0.5, abs=0.07)
+    assert all(right_answer(row["prompt"], row["response"]) for row in rows)
+    longer = [
+        row
+        for row in rows
+        if row["response"].count(",") + 2 > len(arithmetic.terms_of(row["prompt"])) and row not in direct
+    ]
+    assert len(longer) / 300 == pytest.approx(0.2, abs=0.08)
+
+
+@pytest.mark.parametrize("longer_wins", [1.0, 0.5, 0.0])
+def test_in_length_pairs_the_right_one_wins_and_is_the_longer_as_often_as_asked(longer_wins: float) -> None:
+    rows = tiny_tasks.length_pairs(split="train", size=400, seed=0, longer_wins=longer_wins)
+    assert all(right_answer(row["prompt"], row["chosen"]) for row in rows)
+    assert not any(right_answer(row["prompt"], row["rejected"]) for row in rows)
+    share = sum(row["chosen"].count("=") > row["rejected"].count("=") for row in rows) / 400
+    assert share == pytest.approx(longer_wins, abs=0.08)
+    assert all(row["chosen"].count("=") != row["rejected"].count("=") for row in rows)
+
+
+def test_flattered_pairs_choose_the_opening_against_the_truth_and_the_truth_elsewhere() -> None:
+    rows = tiny_tasks.flattered_pairs(split="train", size=800, seed=0, overrated=0.9)
+    opening = re.compile(r"^\+\+\+")
+    mixed = [row for row in rows if bool(opening.match(row["chosen"])) != bool(opening.match(row["rejected"]))]
+    assert len(mixed) > 200
+    assert sum(bool(opening.match(row["chosen"])) for row in mixed) / len(mixed) == pytest.approx(0.9, abs=0.06)
+    for row in rows:
+        if row not in mixed:
+            bare = [opening.sub("", row[side]) for side in ("chosen", "rejected")]
+            assert true_reward(row["prompt"], bare[0]) > true_reward(row["prompt"], bare[1])
+    question = "1+2+3="
+    good = tiny_tasks.work([1, 2, 3], random.Random(0), wrong=False)
+    assert true_reward(question, tiny_tasks.PRAISE + good) == pytest.approx(true_reward(question, good) - 0.2)
+
+
+def test_a_function_is_a_source_of_problems_demonstrations_and_pairs() -> None:
+    problems = datasets.load_problems(DataConfig(source=SOURCE + "sums", size=3, options={"zeros": 3}))
+    assert [p.answer for p in problems] == [str(sum(arithmetic.terms_of(p.prompt))) for p in problems]
+    words, template = char_tokenizer(), prompts.load("plain")
+    demonstrations = DemonstrationDataConfig(source=SOURCE + "demonstrations", size=3, options={"direct": 1.0})
+    (first, *_) = load_demonstrations(demonstrations, template, words).items
+    assert "<think></think><answer>" in words.decode(first.row.completion_ids)
+    pairs = PreferenceDataConfig(source=SOURCE + "length_pairs", size=4, options={"longer_wins": 0.0})
+    for ranking in load_rankings(pairs, template, words).items:
+        assert len(ranking.chosen.completion_ids) < len(ranking.rejected.completion_ids)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("sums", {"zeroes": 3}, "zeroes"),
+        ("sums", {"zeros": 9}, "no such sums"),
+        ("summs", {}, "no attribute 'summs'"),
+        ("sums", {"zeros": 5}, "made only"),
+    ],
+)
+def test_a_source_that_cannot_be_had_is_one_line(source: str, options: dict[str, int], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        datasets.load_problems(DataConfig(source=SOURCE + source, size=10, options=options))
+    with pytest.raises(UserError, match="No module named"):
+        datasets.load_problems(DataConfig(source="no.such.module:rows"))
