@@ -124,3 +124,246 @@ def test_another_answer_offered_beside_the_first_is_no_answer(said: str) -> None
 )
 def test_words_after_an_answer_that_offer_no_other_leave_it_alone(said: str) -> None:
     assert math(said, "5").correct
+
+
+# What is equal to what
+
+INTERVALS = [
+    (
+        r"(5,\infty)",
+        [
+            "x>5",
+            "5<x",
+            "t > 5",
+            r"x \in (5,\infty)",
+            "2x>10",
+            "x-5>0",
+            "5-x<0",
+            r"\alpha>5",
+            "x_1>5",
+            r"\theta > 5",
+            "f(x) > 5",
+            "-x<-5",
+            "3x+1>16",
+            r"\{x \mid x>5\}",
+        ],
+        [
+            "x^3>5",
+            r"\ln x>5",
+            r"\sqrt x>5",
+            "e^x>5",
+            "2^x>5",
+            "x^2>5",
+            "|x|>5",
+            r"\frac1x>5",
+            "x>=5",
+            "xy>5",
+            "x+y>5",
+            r"\sin x>5",
+            "x^2+1>5",
+            "-x>5",
+            "x!>5",
+            r"\sqrt{x+1}>5",
+            r"\log_2 x > 5",
+            r"\lfloor x\rfloor>5",
+            "f(x)^2>5",
+            "x^{1/3}>5",
+            "x^{-1}>5",
+            r"\ln(x)>5",
+            "x^x>5",
+            "|x-1|>5",
+        ],
+    ),
+    (
+        r"(-\infty,2)\cup(3,\infty)",
+        [
+            r"x<2 \text{ or } x>3",
+            "x<2 or x>3",
+            r"x\in(-\infty,2)\cup(3,\infty)",
+            r"x<2\lor x>3",
+            "x<2, x>3",
+            r"x>3\text{ or }x<2",
+            "(x-2)(x-3)>0",
+            "x^2-5x+6>0",
+        ],
+        [r"x<2 \text{ and } x>3", "x<2 and x>3", r"x<2\land x>3", "2<x<3", "x<2", r"x<2 \text{ or } x>4"],
+    ),
+    (
+        "(2,3)",
+        ["2<x<3", r"x>2 \text{ and } x<3", "x>2, x<3", "x<3 and 2<x", "|x-2.5|<0.5", "(x-2)(x-3)<0"],
+        [r"x>2 \text{ or } x<3", "x>2", "4<x^2<9", r"2<\sqrt x<3", "2<e^x<3", "(2,4)"],
+    ),
+    ("x>5", [r"(5,\infty)", "5<x"], ["x^3>125+1", "x^3>5", r"\ln x>5"]),
+    (r"[0,\infty)", [r"x\ge 0"], [r"\sqrt{x}>0", r"e^x\ge 0", r"|x|\ge 0", r"x^2\ge 0"]),
+    (r"(-\infty,2)\cup(2,\infty)", [r"x\ne 2", "x<2 or x>2"], [r"x^3\ne2", "x<2 and x>2", r"\ln x\ne 2"]),
+    ("x^3>8", ["x^3>8"], []),
+]
+EQUATIONS = [
+    (
+        "5",
+        [
+            "x=5",
+            "f(2)=5",
+            "x_1=5",
+            "f'(2)=5",
+            "AB=5",
+            r"\angle ABC=5",
+            "|AB|=5",
+            "n = 5",
+            r"\text{Area}=5",
+            "x=2+3=5",
+            "a_{10}=5",
+            r"\theta=5",
+            "m+n=5",
+            r"\overline{AB}=5",
+            "S_5=5",
+            "P(X)=5",
+            r"\frac{a}{b}=5",
+            "x+y=5",
+            "ab=5",
+            "a+b+c=5",
+            r"x = \frac{10}{2} = 5",
+            "[ABC]=5",
+        ],
+        [
+            "-x=5",
+            "|x|=5",
+            r"\ln x=5",
+            r"\sin x=5",
+            "x^2=5",
+            r"\sqrt x=5",
+            "-m-n=5",
+            r"x=7\approx5",
+            "x=7=5",
+            "2x=5",
+            "x-2=5",
+            "2x+1=5",
+            "1/x=5",
+            "e^x=5",
+            "x^{-1}=5",
+            "x!=5",
+            r"\lfloor x\rfloor=5",
+            r"x\ne5",
+            "5=7",
+            r"x=3\approx 5",
+            "-f(2)=5",
+            "x=4.9 = 5",
+            "5=4",
+            "x<5",
+            r"\max(x,y)=5",
+            "|x-1|=5",
+            r"x=\frac{22}{7}=5",
+        ],
+    ),
+    ("113", ["m+n=113"], ["-m-n=113", "m^2+n=113", "-(m+n)=113", "m-n=112"]),
+    ("2", [], [r"\ln x=2", "x^2=2", r"\log_2 x=2"]),
+    ("0.5", [], [r"\sin x=0.5"]),
+    ("7", [r"x = 7 \approx 7.0"], [r"x=7\approx5"]),
+    (r"\sqrt{2}", [r"x=\sqrt2\approx1.414", r"\sqrt2\approx1.414"], [r"x=\sqrt2\approx1.5", r"\sqrt2\approx 2"]),
+    ("1.414", [], [r"x=1.5\approx1.414"]),
+    ("5", ["5=x", "5 = f(2)", "5=n"], ["5=x^2", "5=-x", "5=7", "5=2x", r"5=\ln x", r"5\approx x=7"]),
+]
+ROUNDED = [
+    (
+        "12.0",
+        ["12.0", "12", "12.00", r"\frac{24}{2}", r"\sqrt{144}"],
+        ["12.04", "12.049", "11.96", "12.05", "11.9999", "12.01", r"12+\frac{1}{30}"],
+    ),
+    (
+        "3.50",
+        ["3.5", "3.50", "7/2", r"\frac72", r"3\frac12"],
+        ["3.504", "3.496", "3.501", "3.5049", r"3.5+\frac1{3000}"],
+    ),
+    ("0.333", ["1/3", "0.333"], ["0.3334", "0.33", "0.3333333", "0.3326"]),
+    ("3.14", [r"\pi", "3.14"], ["3.141", "3.1416", "3.136", "3.145"]),
+    ("2.5e3", ["2500"], ["2510", "2549", "2504"]),
+    ("6.02e23", [r"6.02\times10^{23}"], ["6.03e23", "6.1e23"]),
+    ("100.0", ["100"], ["100.04", "99.96", r"\frac{1001}{10}"]),
+    ("12.5", ["25/2"], ["12.54", "12.46"]),
+    ("1.0e3", ["1000"], ["1040", "1049", "1001"]),
+]
+LISTS = [
+    ("1", ["1"], ["1,1", "1, 1", "(1,1)", r"1 \text{ and } 1", "(1,)"]),
+    ("5", ["5", r"\{5\}"], ["(5,)", "5, 5", "(5,5)", "[5,]"]),
+    (r"\{1,2\}", [r"\{1,2\}", r"\{2,1\}", r"\{1,2,2\}"], ["(1,2)"]),
+    ("1,2", ["2,1", "1, 2"], ["1,2,3"]),
+    ("1,1", ["1,1"], ["1,1,2"]),
+    ("x=1", ["1", "x=1"], ["1,1", "x=1,1", "x=1, y=1"]),
+]
+TEXTS = [
+    (r"\text{3.5 hours}", ["3.5 hours", r"3.5\text{ hours}"], [r"\text{35 hours}", r"\text{3 5 hours}"]),
+    (r"\text{version 1.5}", [r"\text{version 1.5}"], [r"\text{version 15}", r"\text{version 1 5}"]),
+    ("January 1.5", ["January 1.5"], ["January 15", "January 1 5"]),
+    (r"\text{Team 2.0}", [r"\text{team 2.0}"], [r"\text{team 20}", r"\text{team 2 0}"]),
+    (r"\text{Room 1,000}", [], [r"\text{Room 1 000 1}"]),
+]
+FUNCTIONS = [
+    (
+        r"6.63\times10^{-34}\sqrt{x}",
+        [r"6.63e-34 \sqrt{x}"],
+        [r"9.9\times10^{-34}\sqrt{x}", r"6.64\times10^{-34}\sqrt{x}", "0"],
+    ),
+    (r"10^{-40}\sin x", [], [r"10^{-40}\cos x", r"2\cdot10^{-40}\sin x", "0"]),
+    (r"\lfloor t\rfloor", [r"\lfloor t \rfloor"], ["t", r"\lceil t\rceil", "t-1", r"\lfloor t\rfloor+1"]),
+    ("n", [], [r"\lfloor n\rfloor", r"\lceil n\rceil"]),
+    (r"\lceil x\rceil", [r"-\lfloor -x\rfloor"], [r"\lfloor x\rfloor+1", "x"]),
+    (
+        r"\lfloor n/2\rfloor",
+        [r"\frac{n}{2}-\frac{1-(-1)^n}{4}", r"\lfloor \frac{n}{2}\rfloor"],
+        ["n/2", r"\frac{n-1}{2}"],
+    ),
+    (r"\lceil \frac{n}{2}\rceil", [r"\lfloor\frac{n+1}{2}\rfloor"], [r"\lfloor \frac n2\rfloor"]),
+    (r"\lfloor\frac{n^2}{4}\rfloor", [r"\lfloor\frac n2\rfloor\lceil\frac n2\rceil"], [r"\frac{n^2}{4}"]),
+    (r"1-\cos(10^{-20}x)", [r"2\sin^2(10^{-20}x/2)"], ["0", r"\sin^2(10^{-20}x)"]),
+    (r"\sin x+10^{-35}", [], [r"\sin x"]),
+    ("e^{-100 x}", [r"\frac{1}{e^{100x}}"], ["e^{-101x}", "0"]),
+    ("e^x", ["e^x"], ["e^x+10^{-40}"]),
+    (r"\sqrt{x^2+1}-x", [r"\frac{1}{\sqrt{x^2+1}+x}"], []),
+    (r"\cos^2x+\sin^2x-1", ["0"], ["10^{-32}"]),
+    (r"x \bmod 2", [], ["x", "0", "x-2"]),
+]
+TIMES_AND_RATIOS = [
+    ("2:30", ["2:30", "02:30", "2:30 pm", r"2:30\text{ p.m.}"], ["1:15", "3:30"]),
+    ("2:1", ["4:2", "2:1", r"2\text{ to }1", "6:3"], ["1:2", "3:1"]),
+    ("3:5", ["6:10", "3:5"], ["5:3"]),
+    ("12:45", ["12:45"], ["4:15", "8:30"]),
+    ("1:15", ["1:15"], ["2:30"]),
+    ("10:45", ["10:45", "2:9"], ["1:15"]),
+    ("1:2:3", ["2:4:6"], ["1:3:2"]),
+    (r"7:30\text{ a.m.}", ["7:30", r"7:30\text{ am}"], [r"7:30\text{ pm}", "1:4"]),
+]
+
+
+@pytest.mark.parametrize(("gold", "accepted", "refused"), INTERVALS)
+def test_an_inequality_is_an_interval_of_its_solutions(gold: str, accepted: list[str], refused: list[str]) -> None:
+    holds(gold, accepted, refused)
+
+
+@pytest.mark.parametrize(("gold", "accepted", "refused"), EQUATIONS)
+def test_an_equation_answers_only_with_a_name_on_its_side(gold: str, accepted: list[str], refused: list[str]) -> None:
+    holds(gold, accepted, refused)
+
+
+@pytest.mark.parametrize(("gold", "accepted", "refused"), ROUNDED)
+def test_a_tolerance_needs_a_gold_that_is_rounded(gold: str, accepted: list[str], refused: list[str]) -> None:
+    holds(gold, accepted, refused)
+
+
+@pytest.mark.parametrize(("gold", "accepted", "refused"), LISTS)
+def test_a_value_is_no_list_of_itself_twice(gold: str, accepted: list[str], refused: list[str]) -> None:
+    holds(gold, accepted, refused)
+
+
+@pytest.mark.parametrize(("gold", "accepted", "refused"), TEXTS)
+def test_words_keep_the_points_of_their_numbers(gold: str, accepted: list[str], refused: list[str]) -> None:
+    holds(gold, accepted, refused)
+
+
+@pytest.mark.parametrize(("gold", "accepted", "refused"), FUNCTIONS)
+def test_functions_differ_however_small_or_seldom(gold: str, accepted: list[str], refused: list[str]) -> None:
+    holds(gold, accepted, refused)
+
+
+@pytest.mark.parametrize(("gold", "accepted", "refused"), TIMES_AND_RATIOS)
+def test_times_of_day_are_no_ratios(gold: str, accepted: list[str], refused: list[str]) -> None:
+    holds(gold, accepted, refused)

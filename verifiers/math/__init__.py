@@ -13,16 +13,19 @@ Neither sympy nor math-verify takes part: every stage works on our own tree, and
 What counts as equal:
 - The exact value: 1/2 = 0.5 = 2/4 = 50%, 1.5e3 = 1500, 3 1/2 = 7/2, \\sqrt{117} = 3\\sqrt{13}, sec^2 x = 1 + tan^2 x.
   0.33 is not 1/3, 3.14 is not pi. A tolerance of half a unit of the last digit holds only where the gold is a decimal
-  of three significant digits or more and the answer is exact and does not end (gold 0.333, answer 1/3), or the gold
-  is in e-notation and the answer has more digits.
-- `x = 5`, `x \\in \\{5\\}` and 5; `f(x) = 2x` and 2x; `y = 2x + 3` and `2x - y + 3 = 0`; `m + n = 113` and 113. A
-  relation without a name on the left is no value: gold `a + b = 0` is not 0, and 3 = 5 is nothing.
+  of three significant digits or more, the last of them no zero, and the answer is exact and does not end (gold 0.333,
+  answer 1/3), or the gold is a large number in e-notation and the answer has more digits. 12.0 and 3.50 are exact.
+- `x = 5`, `5 = x`, `x \\in \\{5\\}` and 5; `f(x) = 2x` and 2x; `y = 2x + 3` and `2x - y + 3 = 0`; `m + n = 113` and
+  113. A relation without a name beside the value is no value: `-x = 5`, `|x| = 5` and `\\sin x = 5` are not 5, gold
+  `a + b = 0` is not 0, 3 = 5 is nothing, nor is `x = 7 \\approx 5`.
 - Units, degree and currency signs may be missing, not different: 5 km for gold 5, not for 5 miles; 180 minutes is 3
   hours; 45 degrees is pi/4. 28% is 0.28; for gold 28% the bare 28 passes, and for gold 28 the answer 28%.
-- Lists and sets in any order, a repeated member counts once, none missing, none extra; tuples in order, with the same
-  brackets; a set of one is its member. `\\pm` stands for both values. `x = 3, y = 4` in any order, or as 3, 4.
-- An interval and the inequality with the same solutions. Matrices whatever their brackets.
-- Numerals with a base: same digits, same base; the base may be missing. 7:32 and 14:64, but 1:00 is not 13:00.
+- Lists and sets in any order, a repeated member counts once, none missing, none extra (`1, 1` is not 1); tuples in
+  order, with the same brackets; a set of one is its member. `\\pm` stands for both values. `x = 3, y = 4` in any
+  order, or as 3, 4. Matrices whatever their brackets.
+- An interval and the inequality with the same solutions, where it can be solved: `\\ln x > 5` is no interval.
+- Numerals with a base: same digits, same base; the base may be missing. Ratios up to a factor, 7:32 and 14:64; two
+  that may both be times of day only as they are: 2:30 is not 1:15, nor 1:00 13:00.
 - Words without case, article, plural and punctuation. Multiple choice: the letter, with or without its text.
 - The case of symbols matters; e and i are the constants.
 

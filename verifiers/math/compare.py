@@ -6,27 +6,26 @@ missing from either, but a tolerance belongs to the gold's own digits only.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from r1zero.verifiers.math import cost
 from r1zero.verifiers.math.exact import exact
+from r1zero.verifiers.math.names import is_name, is_name_sum
 from r1zero.verifiers.math.nodes import (
     EMPTY,
     INF,
-    MINUS_ONE,
-    Add,
     BaseN,
     Braces,
     Call,
     Colon,
     Const,
-    Degrees,
     Group,
     Matrix,
     Mul,
     Node,
     Num,
     OverLimitError,
-    Pow,
-    Quantity,
+    Percent,
     Relation,
     Seq,
     SetOp,
@@ -37,6 +36,7 @@ from r1zero.verifiers.math.nodes import (
     children,
     contains,
     minus,
+    number,
     substitute,
 )
 from r1zero.verifiers.math.numeric import OpaqueError, atoms
@@ -119,7 +119,10 @@ def _sets(gold: Node, pred: Node) -> Result | None:
         second = read_set(pred)
     except (NoSetError, OpaqueError, UndefinedError):
         return None
-    if first.name is not None and second.name is not None and first.name != second.name:
+    if any(found.name is not None and not is_name(found.name) for found in (first, second)):
+        if first.name != second.name:
+            return None  # the values of x^3 are no values of x
+    elif first.name is not None and second.name is not None and first.name != second.name:
         if all(isinstance(name, (Sym, Call)) for name in (first.name, second.name)):
             return Result(False, "set")
         return None  # x + y <= 3 and 2x + 2y <= 6: compared as inequalities
@@ -161,55 +164,35 @@ def _between(node: Node) -> Node:
 
 
 def assignment(relation: Relation, lenient: bool = False) -> tuple[Node, Node] | None:
-    """(name, value) of `x = 5`, `f(x) = 2x`, `AB = 4`, `x = 5+5+1 = 11`; None where the left side is no name.
+    """(name, value) of `x = 5`, `5 = x`, `f(x) = 2x`, `x = 5+5+1 = 11`, `x = \\sqrt2 \\approx 1.41`; else None.
 
-    In a longer chain the values must agree, and a chain of numbers (0.56 = 56\\%) has no name but a value: 3 = 5 has
-    none. lenient (the prediction's side): a sum or product of names may stand on the left, as in m + n = 113.
+    In a chain the values must agree, what stands behind an approximately-sign with what stands before it at its own
+    digits; a chain of numbers (0.56 = 56\\%) has no name but a value, 3 = 5 has none. lenient (the prediction's
+    side): a sum or product of names may stand for the name, as in m + n = 113.
     """
-    name, values = relation.operands[0], list(relation.operands[1:])
-    if any(op not in ("=", "~") for op in relation.ops):
+    operands, ops = list(relation.operands), list(relation.ops)
+    if any(op not in ("=", "~") for op in ops):
         return None
-    if relation.ops[0] == "=" and (_is_name(name) or (lenient and _is_name_sum(name))):
-        if "~" in relation.ops:
-            values = values[: relation.ops.index("~")]
-    elif _is_closed_number(name):
-        if "~" in relation.ops:
-            return (name, name) if relation.ops == ("~",) and _rounds_to(name, values[0]) else None
-        values = [name, *values]
-    else:
+
+    def names(node: Node) -> bool:
+        return is_name(node) or (lenient and is_name_sum(node))
+
+    if set(ops) == {"="} and names(operands[-1]) and not any(names(operand) for operand in operands[:-1]):
+        operands.reverse()
+    name: Node | None = None
+    if ops[0] == "=" and names(operands[0]):
+        name = operands.pop(0)
+        ops.pop(0)
+    elif not _is_closed_number(operands[0]):
         return None
+    # The values on the equal side of the first approximately-sign have to agree, those behind it to be near.
+    exact_count = ops.index("~") + 1 if "~" in ops else len(operands)
+    values, shown = operands[:exact_count], operands[exact_count:]
     if any(not _compare(values[0], value).equal for value in values[1:]):
         return None
-    return canonical(name), values[-1]
-
-
-def _is_name(node: Node) -> bool:
-    match node:
-        case Sym() | Text():
-            return True
-        case Call(name, _):
-            return name in ("apply", "prime", "overline", "hat", "vec", "index", "abs", "dot", "det")
-        case Mul(factors):
-            upper = all(isinstance(f, Sym) and f.name[0].isupper() for f in factors)
-            return upper or (len(factors) == 2 and isinstance(factors[1], Sym) and factors[1].name.startswith("angle"))
-        case Group(_, items, _):
-            return all(_is_name(item) for item in items)
-        case Colon(parts, _):
-            return all(_is_name(part) for part in parts)
-        case Quantity(value, _) | Degrees(value):
-            return _is_name(value)
-        case _:
-            return False
-
-
-def _is_name_sum(node: Node) -> bool:
-    match node:
-        case Add(parts) | Mul(parts):
-            return all(_is_name_sum(part) or part == MINUS_ONE for part in parts)
-        case Pow(base, exponent):
-            return exponent == MINUS_ONE and _is_name_sum(base)
-        case _:
-            return _is_name(node) or (isinstance(node, Call) and not _is_closed_number(node))
+    if any(not _rounds_to(values[-1], value) for value in shown):
+        return None
+    return canonical(name if name is not None else values[0]), values[-1]
 
 
 def _is_closed_number(node: Node) -> bool:
@@ -220,10 +203,20 @@ def _is_closed_number(node: Node) -> bool:
         return False
 
 
-def _rounds_to(exact_side: Node, rounded: Node) -> bool:
-    """True for `2/3 ~ 0.67`: the right side is the left one at its own digits."""
-    first, second = number_of(exact_side), number_of(rounded)
-    return first is not None and isinstance(second, Num) and second.places is not None and is_within(first, second)
+def _rounds_to(value: Node, shown: Node) -> bool:
+    """True for `2/3 ~ 0.67`: the right side is the left one, rounded or cut off at its own digits."""
+    if isinstance(value, (Group, Seq)) and isinstance(shown, (Group, Seq)):
+        pairs = zip(value.items, shown.items, strict=False)
+        return len(value.items) == len(shown.items) and all(_rounds_to(one, other) for one, other in pairs)
+    first, second = number_of(value), number_of(shown)
+    if first is None or second is None:
+        return False
+    if isinstance(shown, Percent) and isinstance(shown.value, Num):  # 1/3 ~ 33.3%
+        first, second = Mul((first, number(100))), shown.value
+    if isinstance(second, Num):
+        return is_within(first, second, cut=True)
+    factor = proportional(first, second)  # x ~ 22/7, x ~ 3.14 r^2
+    return factor is not None and is_within(factor, Num(Fraction(1), 2, 3))
 
 
 def _two_relations(gold: Relation, pred: Relation) -> Result:
@@ -310,6 +303,10 @@ def _lists(gold: Node, pred: Node) -> Result:
         return _compare(gold, pred.items[0])
     gold_names, gold_values = _named(gold)
     pred_names, pred_values = _named(pred)
+    one = not isinstance(gold, (Seq, Braces, Group, Relation, SetOp))
+    said_again = isinstance(pred, Seq) and pred.joiner == "or"
+    if one and not said_again and len(set(pred_values)) < len(pred_values):
+        return Result(False, "list")  # `1/2, 0.5` and `5 or five` say one value twice, `1, 1` is a list
     distinct = gold_names is not None and len(set(gold_names)) > 1
     if gold_names is not None and pred_names is not None:
         if set(gold_names) != set(pred_names):

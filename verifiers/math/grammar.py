@@ -53,6 +53,7 @@ _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
 _DEGREE_WORDS = {"degree", "degrees", "deg", "degs"}
 _PERCENT_WORDS = {"percent", "pct", "percentage", "per cent", "percents", "percentage points", "percentage point"}
 _CONDITION = re.compile(r"(?:,\s*)?(?:for|where|with) (?:all|any|every|each|some)\b")
+_CLOCK = re.compile(r"(?:[01]?\d|2[0-4]):[0-5]\d")
 _NO_CONDITION = re.compile(r"\b(?:or|not|never|else|except|unless|wrong|false|maybe|but|instead)\b")
 
 
@@ -135,6 +136,8 @@ class Parser(Values):
         if not self.colons or not self.is_op(":", "to"):
             return first
         parts = [first]
+        written = "".join(token.value for token in self.tokens[max(0, self.at - 1) : self.at + 2])
+        is_clock = _CLOCK.fullmatch(written) is not None
         while self.take(":") or self.take("to"):
             parts.append(self.sets())
         suffix = ""
@@ -143,7 +146,7 @@ class Parser(Values):
             if word not in ("am", "pm"):
                 raise UnreadableError("a ratio with a unit")
             suffix, parts[-1] = word, parts[-1].value
-        return Colon(tuple(parts), suffix)
+        return Colon(tuple(parts), suffix, is_clock and len(parts) == 2)
 
     def sets(self) -> Node:
         node = self.sum()

@@ -152,6 +152,8 @@ class Colon:
 
     parts: tuple[Node, ...]
     suffix: str = ""
+    is_clock: bool = False
+    """True where it is written as times of day are: 2:30, not 2:5 or 4:60."""
 
 
 Node: TypeAlias = (
@@ -256,8 +258,8 @@ def rebuild(node: Node, parts: tuple[Node, ...]) -> Node:
             return Percent(parts[0])
         case Degrees():
             return Degrees(parts[0])
-        case Colon(_, suffix):
-            return Colon(parts, suffix)
+        case Colon(_, suffix, is_clock):
+            return Colon(parts, suffix, is_clock)
         case _:
             return node
 

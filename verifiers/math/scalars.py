@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from r1zero.verifiers.math import units
 from r1zero.verifiers.math.exact import exact
@@ -66,7 +67,9 @@ def same_ratio(gold: Node, pred: Node) -> Result:
         return Result(True, "ratio")
     if gold.suffix or pred.suffix:
         return Result(False, "ratio")
-    # 6:10 is 3:5; with a zero in it (12:00) it is a clock's.
+    # 6:10 is 3:5, but 2:30 is no 1:15, as far as both may be times of day; with a zero in it it is no ratio.
+    if gold.is_clock and pred.is_clock:
+        return Result(False, "ratio")
     first, second = gold.parts[0], pred.parts[0]
     if any(exact(part) == 0 for part in (*gold.parts, *pred.parts)):
         return Result(False, "ratio")
@@ -151,11 +154,17 @@ def _values(gold: Node, pred: Node) -> Result:
 
 def _is_rounded(gold: Num, pred: Node) -> bool:
     """Whether the tolerance applies: the gold is a decimal of three digits or more that may be rounded, and the
-    prediction is exact (a fraction that does not end, a root, pi) or has more digits than a gold in e-notation."""
+    prediction is exact (a fraction that does not end, a root, pi) or has more digits than a gold in e-notation.
+
+    A last digit of zero says nothing of rounding: 12.0 is how a float is written, 3.50 a price. Both are exact.
+    """
     if gold.places is None or gold.digits < 3 or gold.value == 0:
         return False
+    in_thousands = gold.places < 0  # 1.43e13
+    if not in_thousands and (gold.value * Fraction(10) ** (gold.places - 1)).denominator == 1:
+        return False
     if isinstance(pred, Num):
-        return pred.places is not None and gold.value.denominator == 1 and pred.digits > gold.digits
+        return pred.places is not None and in_thousands and pred.digits > gold.digits
     try:
         if atoms(pred):
             return False
@@ -172,20 +181,24 @@ def _terminates(denominator: int) -> bool:
     return denominator == 1
 
 
-def is_within(value: Node, rounded: Num) -> bool:
-    """|value - rounded| <= half a unit of the last digit written."""
-    assert rounded.places is not None
-    half = Fraction(1, 2) / Fraction(10) ** rounded.places
+def is_within(value: Node, rounded: Num, *, cut: bool = False) -> bool:
+    """|value - rounded| <= half a unit of the last digit written; cut: or a whole unit, where digits were cut off."""
+    places = rounded.places if rounded.places is not None else 0
+    unit: Any = Fraction(1) / Fraction(10) ** places
+    ctx = context(40)
+    gap: Any
     plain = exact(value)
     if plain is not None:
-        return abs(plain - rounded.value) <= half
-    try:
-        ctx = context(40)
-        number_value = evaluate(value, {}, ctx, True)
-    except (NotRealError, OpaqueError, UndefinedError):
-        return False
-    gap = abs(number_value - ctx.mpf(rounded.value.numerator) / rounded.value.denominator)
-    return bool(gap <= ctx.mpf(half.numerator) / half.denominator)
+        gap = plain - rounded.value
+    else:
+        try:
+            real = evaluate(value, {}, ctx, True)
+        except (NotRealError, OpaqueError, UndefinedError):
+            return False
+        gap = real - ctx.mpf(rounded.value.numerator) / rounded.value.denominator
+        unit = ctx.mpf(unit.numerator) / unit.denominator
+    outward = gap if rounded.value >= 0 else -gap
+    return bool(abs(gap) <= unit / 2 or (cut and 0 <= outward < unit))
 
 
 def _percents(gold: Node, pred: Node) -> Result:

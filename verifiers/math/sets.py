@@ -96,7 +96,7 @@ def read_set(node: Node) -> RealSet:
             both = parts[0]
             for part in parts[1:]:
                 both = intersect(both, part)
-            if not both.pieces:  # `x < 2, x > 3` means either
+            if not both.pieces and joiner != "and":  # `x < 2, x > 3` means either
                 both = _normal([p for part in parts for p in part.pieces])
             return RealSet(both.pieces, parts[0].name)
     raise NoSetError(type(node).__name__)

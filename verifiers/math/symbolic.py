@@ -5,7 +5,8 @@
 3. `rational`: both are rational functions of their names, pi, e and i: residues at two random points of two primes of
    61 bits. Differing residues prove them different; equal ones leave odds below degree^2 / 2^121.
 4. `numeric`: everything else, at random points: one point where they differ refutes, agreement to 30 digits at twelve
-   points (for closed numbers: to 250 digits and more) counts as an identity.
+   points (for closed numbers: to 250 digits and more) counts as an identity; digits are relative to the values, and
+   counted from the smallest number in them.
 Random points are drawn from a hash of the two expressions, so a verdict repeats and nobody can write for the points.
 """
 
@@ -21,6 +22,7 @@ from r1zero.verifiers.math.exact import PRIMES, exact, residue, root_of_minus_on
 from r1zero.verifiers.math.nodes import (
     IMAGINARY,
     PI,
+    Add,
     Call,
     Const,
     Mul,
@@ -40,10 +42,14 @@ from r1zero.verifiers.math.nodes import (
 from r1zero.verifiers.math.numeric import NotRealError, OpaqueError, atoms, context, evaluate
 
 _WHOLE_NAMES = frozenset(Sym(name) for name in "nmkljNMKLpqrdst")
-"""Names that stand for whole numbers where a floor, a ceiling or (-1)^n shows that whole numbers are meant."""
+"""Names that stand for whole numbers where (-1)^n shows that whole numbers are meant."""
+_COUNTING_NAMES = frozenset(Sym(name) for name in "nmkljNMKL")
+"""Names that stand for whole numbers where a floor or a modulus of more than the name itself does: n/2, not n."""
 _POINTS = 12
 _DIGITS = 40
 _ZERO_DIGITS = 30
+_MORE_DIGITS = 360
+_MAX_TINY_DIGITS = 1000
 _CLOSED_DIGITS = 260
 _CLOSED_AGREE = 250
 
@@ -108,15 +114,22 @@ def _numeric(left: Node, right: Node) -> bool:
     if not names:
         return _closed(left, right)
     rng = _seed(left, right)
-    whole: list[Node] = []
-    if _whole_numbers(left) or _whole_numbers(right):
-        whole = [name for name in names if name in _WHOLE_NAMES]
+    whole: Sequence[Node] = []
+    steps = _steps(left) | _steps(right)
     if any(_discrete(node) for node in (left, right)):
         whole = names
+    elif any(_alternates(node) for node in (left, right)):
+        whole = [name for name in names if name in _WHOLE_NAMES]
+    elif steps:
+        # The floor of a name that stands for whole numbers would be idle: then it does not.
+        idle = frozenset[Node]().union(*(atoms(step) for step in steps if _is_whole(step)))
+        whole = [name for name in names if name in _COUNTING_NAMES and name not in idle]
     for real in (True, False):
         agreed, refusal = 0, None
         for trial in range(3 * _POINTS):
-            point = _point(names, whole, rng, trial, real)
+            # A floor jumps at whole numbers: ceil(x) and floor(x) + 1 differ there, and nowhere else.
+            at_whole = names if steps and trial % 3 == 2 else whole
+            point = _point(names, at_whole, rng, trial, real)
             try:
                 if not _agree_at(left, right, point, real):
                     return False
@@ -154,23 +167,23 @@ def _point(names: list[Node], whole: Sequence[Node], rng: random.Random, trial: 
 
 
 def _agree_at(left: Node, right: Node, point: dict[Node, Any], real: bool) -> bool:
-    distances = []
-    # Digits may be lost in a cancellation (cosh^2 - sinh^2 far out), or hide a true small difference: more digits tell.
-    for digits in (_DIGITS, 10 * _DIGITS):
-        ctx = context(digits)
-        first, second = evaluate(left, point, ctx, real), evaluate(right, point, ctx, real)
-        distances.append(_distance(ctx, first, second))
-        if distances[-1] < ctx.mpf(10) ** -(digits * 3 // 4):
-            return True
-        largest = max(abs(value) for value in point.values())
-        if distances[-1] > ctx.mpf(10) ** -8 and largest < 4:
-            return False
-    return False
-
-
-def _distance(ctx: Any, first: Any, second: Any) -> Any:
-    """|a - b| relative to the larger, or absolute for values below one."""
-    return abs(first - second) / max(abs(first), abs(second), ctx.one)
+    """Whether two expressions agree at a point, relative to their size, however small it is."""
+    # A small number in them (10^-34) makes a small difference: look that much deeper, twice for its square.
+    fine = _DIGITS + 2 * min(_MAX_TINY_DIGITS, _tiny_digits(left) + _tiny_digits(right))
+    ctx = context(fine)
+    first, second = evaluate(left, point, ctx, real), evaluate(right, point, ctx, real)
+    gap = abs(first - second)
+    size = max(abs(first), abs(second))
+    if gap <= size * ctx.mpf(10) ** -(fine - _DIGITS + _ZERO_DIGITS):
+        return True
+    largest = max(abs(value) for value in point.values())
+    if gap > max(size, ctx.one) * ctx.mpf(10) ** -8 and largest < 4:
+        return False
+    # Digits may be lost in a cancellation (cosh^2 - sinh^2 far out). More of them make what is only noise far smaller,
+    # and leave a true difference as it is.
+    ctx = context(fine + _MORE_DIGITS)
+    first, second = evaluate(left, point, ctx, real), evaluate(right, point, ctx, real)
+    return bool(abs(first - second) <= gap * ctx.mpf(10) ** -(_MORE_DIGITS * 3 // 4))
 
 
 def _closed(left: Node, right: Node) -> bool:
@@ -213,18 +226,32 @@ def _tiny_digits(node: Node) -> int:
             return sum(_tiny_digits(child) for child in children(node))
 
 
-def _whole_numbers(node: Node) -> bool:
-    """True where a floor, a ceiling, a modulus or a power of a negative number says that whole numbers are meant."""
-    if isinstance(node, Call) and node.name in ("floor", "ceil", "mod", "factorial", "binom", "sum", "prod"):
-        return True
-    if (
-        isinstance(node, Pow)
-        and isinstance(node.base, Num)
-        and node.base.value < 0
-        and not isinstance(node.exponent, Num)
-    ):
-        return True
-    return any(_whole_numbers(child) for child in children(node))
+def _alternates(node: Node) -> bool:
+    """True with a power of a negative number, (-1)^n: it has real values at whole numbers only."""
+    if isinstance(node, Pow) and isinstance(node.base, Num) and node.base.value < 0:
+        return not isinstance(node.exponent, Num)
+    return any(_alternates(child) for child in children(node))
+
+
+def _steps(node: Node) -> frozenset[Node]:
+    """What a floor, a ceiling or a modulus is taken of."""
+    found = frozenset((node.args[0],)) if isinstance(node, Call) and node.name in ("floor", "ceil", "mod") else None
+    return frozenset[Node]().union(found or (), *(_steps(child) for child in children(node)))
+
+
+def _is_whole(node: Node) -> bool:
+    """True for what is whole wherever its names are: sums, products and powers of them and of whole numbers."""
+    match node:
+        case Num(value):
+            return value.denominator == 1
+        case Sym():
+            return True
+        case Add(parts) | Mul(parts):
+            return all(_is_whole(part) for part in parts)
+        case Pow(base, Num(power)):
+            return power.denominator == 1 and power >= 0 and _is_whole(base)
+        case _:
+            return False
 
 
 def _discrete(node: Node) -> bool:

@@ -432,6 +432,8 @@ class Values(Cursor):
         colons, self.colons = self.colons, True
         node = self.listed((")", "]"))
         self.bars, self.colons = bars, colons
+        if self.tokens[self.at - 1].value in (",", ";"):
+            raise UnreadableError("a bracket closed after a comma")
         closer = self.expect(")", "]")
         if isinstance(node, Seq) and node.joiner in (",", ";"):
             items = node.items

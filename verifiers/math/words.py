@@ -18,7 +18,9 @@ NAMED_SETS: dict[str, Node] = {
     **dict.fromkeys(("all real number", "all real", "real number", "all real value"), Const("reals")),
     "empty set": EMPTY,
 }
-_PUNCTUATION = re.compile(r"[.,;:!?\"'()\[\]{}$*_`]+")
+# A point, a comma or a colon between digits is a part of the number.
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_PUNCTUATION = re.compile(r"(?:[;!?\"'()\[\]{}$*_`]|\.(?!\d)|(?<=[a-z])\.|[,:](?!\d)|(?<!\d)[,:])+")
 _OPERATOR = re.compile(r"([=+<>/])")
 _SYNONYMS = {
     "dne": "does not exist",
@@ -31,6 +33,6 @@ _SYNONYMS = {
 
 def words_of(text: str) -> str:
     """Text as it is compared: lower case, no punctuation, no article, no plural s."""
-    words = _PUNCTUATION.sub(" ", _OPERATOR.sub(r" \1 ", text.lower())).split()
+    words = _PUNCTUATION.sub(" ", _OPERATOR.sub(r" \1 ", _THOUSANDS.sub("", text.lower()))).split()
     plain = " ".join(units.singular(word) for word in words if word not in ("a", "an", "the"))
     return _SYNONYMS.get(plain, plain)

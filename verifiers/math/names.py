@@ -1,0 +1,92 @@
+"""What stands on the left of an answer: `x`, `f(2)`, `AB`, `m + n`. Only then does an equation answer."""
+
+from __future__ import annotations
+
+from r1zero.verifiers.math.nodes import (
+    MINUS_ONE,
+    Add,
+    Call,
+    Colon,
+    Degrees,
+    Group,
+    Mul,
+    Node,
+    Pow,
+    Quantity,
+    Sym,
+    Text,
+)
+from r1zero.verifiers.sentences import CHANGES, DENIES
+
+
+def is_name(node: Node) -> bool:
+    """True for what has no value but the one it is given: a letter, f(2), AB, |AB|, angle ABC, words, tuples of these.
+
+    Not for `-x`, `|x|` or `sin x`: the value of one of those is not the value of its unknown.
+    """
+    match node:
+        case Sym():
+            return True
+        case Text(words):
+            return not CHANGES.search(words) and not DENIES.search(words)
+        case Call("abs", (inner,)):
+            return _is_segment(inner) or isinstance(inner, Call)
+        case Call(name, _):
+            return name in ("apply", "prime", "overline", "hat", "vec", "overrightarrow", "index", "dot", "ddot", "det")
+        case Mul(factors):
+            is_angle = len(factors) == 2 and isinstance(factors[1], Sym) and factors[1].name.startswith("angle")
+            return is_angle or _is_segment(node)
+        case Group(_, items, _):
+            return all(is_name(item) for item in items)
+        case Colon(parts, _):
+            return all(is_name(part) for part in parts)
+        case Quantity(value, _) | Degrees(value):
+            return is_name(value)
+        case _:
+            return False
+
+
+def _is_segment(node: Node) -> bool:
+    """AB, ABC: capital letters side by side; AA is a square."""
+    if not isinstance(node, Mul) or not all(isinstance(f, Sym) and f.name[0].isupper() for f in node.factors):
+        return False
+    return len(node.factors) > 2 or node.factors[0] != node.factors[1]
+
+
+def is_name_sum(node: Node) -> bool:
+    """True for m + n, ab, p/q, a - b: what a problem asks for in names. Each name once, and none negated in front."""
+    names = _names(node)
+    return names is not None and len(set(names)) == len(names)
+
+
+def _names(node: Node) -> list[Node] | None:
+    if is_name(node):
+        return [node]
+    parts: list[list[Node] | None]
+    match node:
+        case Add(terms):
+            parts = [_names(terms[0]), *(_names(_unsigned(term)) for term in terms[1:])]
+        case Mul(factors):
+            parts = [_names(factors[0]), *(_names(_upright(factor)) for factor in factors[1:])]
+        case _:
+            return None
+    found: list[Node] = []
+    for part in parts:
+        if part is None:
+            return None
+        found += part
+    return found
+
+
+def _unsigned(term: Node) -> Node:
+    match term:
+        case Mul((first, rest)) if first == MINUS_ONE:
+            return rest
+    return term
+
+
+def _upright(factor: Node) -> Node:
+    match factor:
+        case Pow(base, exponent) if exponent == MINUS_ONE:
+            return base
+    return factor
