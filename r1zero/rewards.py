@@ -24,6 +24,15 @@ from r1zero.verifiers import Outcome, Sample, Verdict, VerifierPool, VerifierSpe
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepReward:
+    """What one step of a completion earned."""
+
+    end: int | None
+    """Characters of the completion, prefill included, up to and with the step; None: all of it, its end token too."""
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reward:
     """What one completion earned."""
 
@@ -37,6 +46,9 @@ class Reward:
     """Outcome of the first term; None where it says nothing of the answer (`error`, `timeout`)."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """What each reward model's score came to, by its name, before the weight."""
+    steps: tuple[StepReward, ...] = ()
+    """weight * score of each step that a term judges, of the whole completion where it judges that: for process
+    supervision, which takes these in place of `value`. Empty where the completion is dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +137,7 @@ def combine(config: RewardConfig, parts: Mapping[str, Verdict]) -> Reward:
     measured. Raises UserError where a policy says `stop`.
     """
     value, keep = 0.0, True
+    steps: list[StepReward] = []
     for term in config.terms:
         verdict = parts[term.key]
         if term.weight == 0:
@@ -142,9 +155,17 @@ def combine(config: RewardConfig, parts: Mapping[str, Verdict]) -> Reward:
             keep = False
         else:
             value += term.weight * verdict.score
+            judged = [(step.end, step.score) for step in verdict.steps] or [(None, verdict.score)]
+            steps += [StepReward(end=end, value=term.weight * score) for end, score in judged]
     first = parts[config.terms[0].key]
     unknown = first.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
-    return Reward(value=value if keep else None, keep=keep, parts=parts, correct=None if unknown else first.correct)
+    return Reward(
+        value=value if keep else None,
+        keep=keep,
+        parts=parts,
+        correct=None if unknown else first.correct,
+        steps=tuple(steps) if keep else (),
+    )
 
 
 def with_scores(
@@ -160,18 +181,19 @@ def with_scores(
     """
     result = []
     for i, reward in enumerate(rewards):
-        value, keep = reward.value, reward.keep
+        value, keep, steps = reward.value, reward.keep, reward.steps
         own: dict[str, float] = {}
         for term in terms:
             score = scores[term.name][i]
             if truncated[i] and term.truncated == "penalty":
                 score = term.truncated_score
             elif truncated[i] and term.truncated == "drop" and term.weight:
-                keep, value = False, None
+                keep, value, steps = False, None, ()
             own[term.name] = score
             if value is not None:
                 value += term.weight * score
-        result.append(replace(reward, value=value, keep=keep, scores=own))
+                steps += (StepReward(end=None, value=term.weight * score),) if term.weight else ()
+        result.append(replace(reward, value=value, keep=keep, scores=own, steps=steps))
     return result
 
 

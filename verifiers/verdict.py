@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 
@@ -24,6 +25,16 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
+class Step:
+    """What a verifier of a process says of one step."""
+
+    end: int
+    """Characters of the completion up to and with the step, as the verifier read it (prefill included)."""
+    score: float
+    """In [-1, 1]."""
+
+
+@dataclass(frozen=True)
 class Verdict:
     """One verifier's judgement of one completion."""
 
@@ -38,6 +49,8 @@ class Verdict:
     """Time in the verifier; filled in by the caller that timed it."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """More for a report, JSON-able: results per test, parts of a score."""
+    steps: tuple[Step, ...] = ()
+    """The completion's steps in order, from a verifier that judges the process; `score` is then that of the whole."""
 
     def __post_init__(self) -> None:
         if self.score is None and self.outcome is not Outcome.ERROR:
@@ -51,6 +64,11 @@ class Verdict:
             raise ValueError(
                 f"a score lies in [-1, 1], got {self.score}: scale it in the verifier, weigh it in the recipe"
             )
+
+        if any(not -1 <= step.score <= 1 for step in self.steps):
+            raise ValueError("a step's score lies in [-1, 1]: scale it in the verifier, weigh it in the recipe")
+        if any(a.end >= b.end for a, b in pairwise((Step(0, 0.0), *self.steps))):
+            raise ValueError(f"steps end one after another, got {[step.end for step in self.steps]}")
 
     @property
     def correct(self) -> bool:

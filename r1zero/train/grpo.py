@@ -40,6 +40,7 @@ from r1zero.advantages import (
 from r1zero.config import AlgorithmConfig, GRPOConfig
 from r1zero.errors import UserError
 from r1zero.policy import MicroBatch, Policy, Row, freeze
+from r1zero.process import group_process_advantages
 from r1zero.prompts import Template
 from r1zero.records import Completion, Problem
 from r1zero.rewards import Pending, Reward, Rewarder, reward_metrics
@@ -253,7 +254,10 @@ class GRPO:
             assert old is not None
             assert reference is not None
             kl = losses.KL_ESTIMATORS[algorithm.kl](old, reference, mask)
-        advantages = self._advantages(rewards, keep, kl, mask)
+        if algorithm.advantage == "process":
+            advantages = self._process_advantages(groups, mask)
+        else:
+            advantages = self._advantages(rewards, keep, kl, mask)
         return StepBatch(
             mask=mask, engine_logprobs=engine, old_logprobs=old, ref_logprobs=reference, advantages=advantages
         )
@@ -286,6 +290,18 @@ class GRPO:
         before = sum(len(share) for share, _ in shares[: self.accelerator.process_index])
         own = result.flatten()[before : before + len(rewards)]
         return own[:, None].expand(mask.shape)
+
+    def _process_advantages(self, groups: Sequence[ScoredGroup], mask: Tensor) -> Tensor:
+        """(B, T) advantages from the rewards of steps. A group is on one process: nothing is gathered."""
+        prefill = self.template.turn_prefill(self.tokenizer)
+        eps = self.config.algorithm.std_eps
+        parts = [
+            group_process_advantages(
+                g.completions, g.rewards, self.tokenizer, prefill=prefill, num_positions=mask.shape[1], eps=eps
+            )
+            for g in groups
+        ]
+        return torch.cat(parts) if parts else torch.zeros(mask.shape)
 
     # -- update --------------------------------------------------------------------------------------------------
 
