@@ -7,6 +7,7 @@ import pytest
 from r1zero.records import Problem
 from r1zero.verifiers import Outcome, Verdict
 from r1zero.verifiers.choice import choice
+from r1zero.verifiers.math import math
 
 CITIES = Problem(id="1", prompt="Capital of France?", data={"choices": ["London", "Paris", "A town", "Rome"]})
 BARE = Problem(id="2", prompt="Which?")
@@ -92,3 +93,99 @@ def test_the_gold_may_be_the_choices_text() -> None:
 
 def test_a_gold_that_names_no_choice_is_our_error() -> None:
     assert judge("<answer>B</answer>", gold="Berlin").outcome is Outcome.ERROR
+
+
+NOT_C = [
+    "The wrong answer is C",
+    "I don't think C is correct",
+    "Neither A nor C is right; D",
+    "C. D. A. B.",
+    "(B) or (C)",
+    "(C) is wrong",
+    "The answer is C? No, D.",
+    "C is not correct",
+    "The answer is not C",
+    "It can't be C",
+    "C is incorrect.",
+    "The answer isn't (C).",
+    "C or D",
+    "Either C or D",
+    "Maybe C, maybe D",
+    "All but C",
+    "C is the wrong option.",
+    "The answer is C, or perhaps A.",
+    "The incorrect option is C.",
+    "C? D?",
+    "(C) (D)",
+    "Not C",
+    "anything but C",
+    "The answer is A, not C",
+    "Eliminate C, so the choice is A",
+    "The answer is A. C is wrong.",
+    "The answer is C. Wait, the answer is A.",
+    "The least likely answer is C",
+    "C, D",
+    "C / D",
+    "Answer: C or A",
+    "Answer: C, A",
+    "A, B, C, D",
+    "The answer is C or A",
+    "The answer is either C or A",
+    "I guess either A or C",
+    "The opposite of C",
+    "Is the answer C? No.",
+    "The answer was C but now D",
+    "C no D",
+    "C -> D",
+    "the only wrong choice is C",
+    "the answer that must be ruled out is C",
+    "C is out of the question.",
+    "There is no way the answer is C.",
+    "The option to avoid is C",
+    "C is the distractor",
+    "The second-best answer is C, the best is A",
+    "C, then D",
+]
+C = [
+    "C",
+    "(C)",
+    "The answer is C",
+    "The answer is (C).",
+    "**C**",
+    "Answer: C",
+    "The correct option is C.",
+    "C is correct",
+    "C is the right answer.",
+    "(C) 12",
+    "C. 12",
+    "C) 12",
+    "Option C",
+    "The answer is option C because it is larger.",
+    r"So the answer is $\textbf{(C)}$.",
+    "The answer is C, not A.",
+    "Therefore, C.",
+    "A is wrong, B is wrong. The answer is C.",
+    "Not A or B. The answer is C.",
+    "I think the answer is C.",
+    "The best answer is C",
+    "Final answer: C",
+    "The answer is C: 12",
+    "The answer should be C.",
+    "I choose C",
+    "It is not hard to see that the answer is C.",
+    "Although A looks right, the answer is C.",
+]
+
+
+@pytest.mark.parametrize("text", NOT_C)
+def test_a_letter_that_is_denied_hedged_asked_for_or_one_of_several_is_not_chosen(text: str) -> None:
+    for verdict in (choice(text, "C", BARE), choice(f"<answer>{text}</answer>", "C", BARE), math(text, "C")):
+        assert not verdict.correct, verdict
+    if "$" not in text:
+        assert not math(rf"\boxed{{\text{{{text}}}}}", "C").correct
+
+
+@pytest.mark.parametrize("text", C)
+def test_a_letter_said_to_be_the_answer_is_chosen(text: str) -> None:
+    for verdict in (choice(text, "C", BARE), choice(f"<answer>{text}</answer>", "C", BARE), math(text, "C")):
+        assert verdict.correct, verdict

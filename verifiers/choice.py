@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from r1zero.records import Problem
+from r1zero.verifiers.letters import is_taken_back, said_letter
 from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.tags import final_answer
 from r1zero.verifiers.verdict import Outcome, Verdict
@@ -18,12 +19,6 @@ _SEVERAL = re.compile(r"[(\[]?[A-Z][)\]]?(?:\s*(?:,|&|;|\band\b)\s*(?:and\s+)?[(
 _OPTION = re.compile(
     r"(?:the\s+)?(?:correct\s+)?(?:option|choice|answer)\s*(?:is\s*)?:?\s*(.*)", re.IGNORECASE | re.DOTALL
 )
-# In running text a letter is an answer only after such a cue, and only in capitals: "the answer is a prime".
-_CUE = re.compile(
-    r"\b(?:[Aa]nswer|ANSWER|[Oo]ption|[Cc]hoice)\b\W{0,5}(?:is|:|=)\W{0,8}(?:(?:[Oo]ption|[Cc]hoice)\W{1,3})?"
-    r"([A-Z])(?![\w'’-])"
-)
-_HEDGE = re.compile(r"\W{0,5}(?:or|and|/|,|;|&)\W{0,4}\(?[A-Z]\b(?![\w'’])")
 
 
 @register("choice", example=Sample(completion="<think>Two.</think> <answer>(B)</answer>", answer="B"))
@@ -33,6 +28,7 @@ def choice(completion: str, answer: str, problem: Problem) -> Verdict:
     The answer is read from the answer tag, else from the last box, else from the text's last "the answer is X". It may
     be a letter in any dress (`B`, `(b)`, `**B.**`, `\\text{B}`), a letter with its value (`B. Paris`), or, where the
     problem's data has `choices` (a list of texts), a choice's text. A letter beside another choice's text is no answer.
+    Nor is one that is denied ("the wrong answer is B", "B is out") or followed by another ("B? No, D", "B. C. D.").
     Several choices (`A and C`) are right only where the gold names the same several; "A or C" is no answer.
     It does not stop guessing: with four choices one in four guesses is right.
     """
@@ -46,6 +42,8 @@ def choice(completion: str, answer: str, problem: Problem) -> Verdict:
     if text is None:
         return Verdict(Outcome.UNPARSEABLE, reason="no answer tag, box, or 'the answer is X'")
     found = _read(text, choices)
+    if found is None and (letter := said_letter(text)) is not None:  # a sentence inside the tag or box
+        found = _read(letter, choices)
     if found is None:
         return Verdict(Outcome.UNPARSEABLE, reason="the answer names no choice", extracted=text[:200])
     told = ", ".join(sorted(found))
@@ -72,6 +70,8 @@ def _read(text: str, choices: Sequence[str]) -> frozenset[str] | None:
         letters = frozenset((found[1] or found[2]).upper())
         if choices and {by_text.get(_fold(found[3]))} != set(letters):
             return None
+        if not choices and is_taken_back(*letters, found[3]):
+            return None
     else:
         return None
     in_range = not choices or all(ord(letter) - ord("A") < len(choices) for letter in letters)
@@ -90,12 +90,12 @@ def _fold(text: str) -> str:
 
 
 def _cued(completion: str) -> str | None:
-    """The letter after the last "answer is" of the text after the thinking, or the whole of a one-line text that may be
-    a bare letter; None where there is neither, or where the letter is hedged ("A or B")."""
+    """The letter that the text after the thinking says is the answer (`letters`), or the whole of a one-line text that
+    may be a bare letter; None where there is neither, or where the letter is hedged or denied."""
     text = completion.rpartition("</think>")[2].strip()
     if "<think>" in text or "<answer>" in text or "\\boxed" in text:
         return None
-    cues = list(_CUE.finditer(text))
-    if cues:
-        return None if _HEDGE.match(text, cues[-1].end()) else cues[-1][1]
+    letter = said_letter(text)
+    if letter is not None:
+        return letter
     return text if text and "\n" not in text and _LETTER.match(_plain(text)) else None

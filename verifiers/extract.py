@@ -149,7 +149,8 @@ _MARKS = (
         "said",
         "answer",
         re.compile(
-            r"\banswers?\b(?:[^\S\n]*\([^()\n]{0,60}\))?(?:[^\S\n]*\*\*)?[^\S\n]*(?:is|are|was|were|=|:)(?![a-z])[\s:*]*"
+            r"\banswers?\b(?:[^\S\n]*\([^()\n]{0,60}\))?(?:[^\S\n]*\*\*)?[^\S\n]*"
+            r"(?:is|are|was|were|(?:should|must|would|will) be|equals|=|:)(?![a-z])[\s:*]*"
         ),
     ),
     ("head", "answer", re.compile(r"\banswers?\b[*_:\s]*(?=\n|\\\[|\\\(|\$\$)")),

@@ -17,22 +17,24 @@ NUMBER = re.compile(
     r"(?<![\w.{^])(?<![\d)]-)[-−+]?(?:\\?[$€£])?[-−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:\s?/\s?\d+)?"
     r"(?:[eE][+-]?\d+)?(?:\s?\\?%|\s?percent\b|€)?(?![\w])"
 )
-_LETTER = re.compile(r"\(?[A-J]\)?(?![\w'’])")
+_LETTER = re.compile(r"(?<![\w'’])[A-J](?=\W*$|[.):,;?*]|\s+(?:is|or|and)\b)")
 _MAX_CHARS = 4000
 
 # Words that deny an answer, before it or after it.
 
 DENIES = re.compile(
     r"\b(?:not|never|neither|nor|none|no|cannot|wrong|incorrect|false|invalid|impossible|unlikely|rejected|eliminated?|"
-    r"excluded?|discarded?|ruled? out|least|except|worst|trap|mistaken?)\b|n['’]t\b",
+    r"excluded?|discarded?|ruled? out|out of|least|except|worst|trap|mistaken?|avoid|reject|distractor)\b|n['’]t\b",
     re.IGNORECASE,
 )
 _DENIED = re.compile(
     # the wrong answer is, not the answer, the least likely answer
     r"(?:\b(?:wrong|incorrect|false|invalid|impossible|unlikely|eliminated|excluded|rejected|discarded|worst|bad|fake|"
+    r"second[- ]best|next[- ]best|"
     r"nor|neither|least \w+|not(?: the| an?| my)?)|n['’]t(?: the| an?)?)\s+(?:\w+\s+){0,2}[(\[*$]*$"
     # I do not think that (it is) C, not sure if the answer is
-    r"|(?:n['’]t|\b(?:not|never|hardly|doubt|deny|unsure))\s+(?:(?:really|think|believe|say|claim|that|sure|certain|"
+    r"|(?:n['’]t|\b(?:not|never|hardly|doubt|deny|unsure|no way|false|wrong|impossible))\s+"
+    r"(?:(?:really|think|believe|say|claim|that|sure|certain|"
     r"if|whether|it|is|the|my|final|correct|right)\s+){1,6}[(\[*$]*$"
     r"|\bneither\b[^.;\n]{0,30}$",
     re.IGNORECASE,
@@ -100,9 +102,7 @@ def another_answer(answer: str, rest: str, *, corrections: bool = True) -> str |
 
 
 def _first_value(line: str, at: int, answer: str) -> re.Match[str] | None:
-    patterns = [FORMULA, BOLD, NUMBER]
-    if re.fullmatch(r"\W*[A-J]\W*", answer):
-        patterns.append(_LETTER)
+    patterns = [_LETTER] if re.fullmatch(r"\W*[A-J]\W*", answer) else [FORMULA, BOLD, NUMBER]
     found = [value for pattern in patterns if (value := pattern.search(line, at)) is not None]
     return min(found, key=lambda value: value.start(), default=None)
 

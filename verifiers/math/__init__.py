@@ -44,8 +44,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from r1zero.verifiers import extract
+from r1zero.verifiers.letters import said_letter
 from r1zero.verifiers.math import cost
-from r1zero.verifiers.math.choices import chosen_letters, gold_letters, said_letters
+from r1zero.verifiers.math.choices import chosen_letters, gold_letters
 from r1zero.verifiers.math.compare import compare
 from r1zero.verifiers.math.nodes import Group, Node, OverLimitError, Seq, Text, UnreadableError, show
 from r1zero.verifiers.math.normalize import has_comma_thousands
@@ -191,10 +192,11 @@ def _judge_choice(
     if chosen is None and found.rule == "boxed" and found.text is not None and "marker" in rules:
         found = extract.extract(completion, ("marker",))  # the box holds a formula, and "Answer: D" follows
         chosen = chosen_letters(found.text) if found.text is not None else None
-    if chosen is None and found.rule not in ("boxed", "answer_tag") and "marker" in rules:
-        chosen = said_letters(extract.visible(completion) or "")
-        if chosen is not None:
-            found = extract.Extraction("".join(chosen), rule="marker")
+    if chosen is None and found.rule != "boxed" and "marker" in rules:
+        in_tag = found.rule == "answer_tag"
+        letter = said_letter((found.text if in_tag else extract.visible(completion)) or "")
+        if letter is not None:
+            chosen, found = frozenset(letter), extract.Extraction(letter, rule=found.rule if in_tag else "marker")
     if chosen is None or found.text is None:
         return None
     return _verdict(chosen == letters, "choice", "".join(sorted(chosen)), "".join(sorted(letters)), found, found.text)

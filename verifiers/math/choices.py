@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import re
 
+from r1zero.verifiers.letters import is_taken_back
+
 _WRAPPERS = re.compile(
     r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|mathsf|bf|rm)\b\s*|\\[ ,;:!]|\\(?:left|right)|[{}$*`]"
 )
 _LETTERS = re.compile(r"\(?([A-J](?:\s*(?:,|;|and|&)?\s*\(?[A-J]\)?)*)\)?")
 _ONE = re.compile(
     r"(?:option|choice|answer)?\s*(?:\(([A-J])\)(?=$|[\s.:,)]|[^\w*/+^=-])"
-    r"|([A-J])(?:\)|(?=$|[.:,]|\s+(?:because|since|as|is)\b)))",
+    r"|([A-J])(?:\)|(?=$|[.:,]|\s+(?:because|since|as|is (?:the )?(?:correct|right|best|only|answer))\b)))",
     re.IGNORECASE,
 )
 # "A, B or C": the first letter is not the choice.
-_ANOTHER = re.compile(r"\W*(?:,|/|or|and)\W*(?:or\W*|and\W*)?[A-J](?![A-Za-z])", re.IGNORECASE)
-_MAX_TAIL = 2000
-_ALONE = re.compile(r"\**\(?([A-J])\)?\.?\**\.?")
-_SAID = re.compile(
-    r"\b(?:[Aa]nswer|[Oo]ption|[Cc]hoice)\b(?:(?!\bnot\b|n't\b|\bor\b)[^.\n]){0,40}?(?:\bis\b|:)\s*"
-    r"(?:therefore |clearly |thus |option |choice )?\**\(?([A-J])\)?\**(?![\w'])(?!\s*(?:or|and|/|,)\s*\(?[A-J]\b)"
-    r"|(?<![\w'])\(?([A-J])\)?\**\s+is (?:the )?(?:correct|right|best)\b"
-)
+_ANOTHER = re.compile(r"\W*(?:,|/|or|and|then)\W*(?:or\W*|and\W*|then\W*)?[A-J](?![A-Za-z])", re.IGNORECASE)
 
 
 def gold_letters(gold: str) -> frozenset[str] | None:
@@ -46,17 +41,5 @@ def chosen_letters(text: str) -> frozenset[str] | None:
     one = _ONE.match(plain)
     if one is None or _ANOTHER.match(plain, one.end()):
         return None
-    return frozenset((one[1] or one[2]).upper())
-
-
-def said_letters(text: str) -> frozenset[str] | None:
-    """The letter that prose names as its answer ("the correct option is D", "C is the right answer", "**B**").
-
-    None where it names none, or two that differ.
-    """
-    tail = text[-_MAX_TAIL:]
-    alone = _ALONE.fullmatch(tail.strip())
-    if alone is not None:
-        return frozenset(alone[1])
-    found = {one[1] or one[2] for one in _SAID.finditer(tail)}
-    return frozenset(found) if len(found) == 1 else None
+    letter = (one[1] or one[2]).upper()
+    return None if is_taken_back(letter, plain[one.end() :]) else frozenset(letter)
