@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from r1zero import datasets
@@ -84,14 +85,25 @@ def load_demonstrations(config: DemonstrationDataConfig, template: Template, tok
         completion = Row(prompt_ids=encode_prompt(prompt, template, tokenizer), completion_ids=ids)
         return [Example(row=completion, learnt=(True,) * len(ids))]
 
-    def generate() -> Iterable[dict[str, Any]]:
-        for question, response in tiny_preferences.demonstrations(config.split, config.size, config.seed):
-            yield {config.prompt_field: question, config.response_field: response}
-
-    encoded = _encoded(_rows(config, generate), encode)
+    encoded = _encoded(_rows(config, partial(_tiny_demonstrations, config)), encode)
     kept = [examples for examples in encoded if all(e.row.length <= config.max_tokens for e in examples)]
     _check_limit(config, len(encoded), len(kept), max(e.row.length for examples in encoded for e in examples))
     return Loaded(items=[e for examples in kept for e in examples], skipped=len(encoded) - len(kept))
+
+
+def demonstration_rows(
+    config: DemonstrationDataConfig, template: Template, tokenizer: Tokenizer
+) -> list[dict[str, Any]]:
+    """The rows `load_demonstrations` makes sequences of, checked by it, under the default field names."""
+    load_demonstrations(config, template, tokenizer)
+    rows: list[dict[str, Any]] = []
+    for row in _rows(config, partial(_tiny_demonstrations, config)):
+        if config.messages_field in row.fields:
+            rows.append({"messages": _messages(row, config.messages_field)})
+        else:
+            response = _text(row, config.response_field)
+            rows.append({"prompt": _prompt(row, config.prompt_field), "response": response})
+    return rows
 
 
 def load_rankings(config: PreferenceDataConfig, template: Template, tokenizer: Tokenizer) -> Loaded[Ranking]:
@@ -186,6 +198,11 @@ def _rows(config: TextDataConfig, generate: Callable[[], Iterable[dict[str, Any]
         rows = _read(config)
     random.Random(config.seed).shuffle(rows)
     return rows[: config.limit] if config.limit else rows
+
+
+def _tiny_demonstrations(config: DemonstrationDataConfig) -> Iterable[dict[str, Any]]:
+    for question, response in tiny_preferences.demonstrations(config.split, config.size, config.seed):
+        yield {config.prompt_field: question, config.response_field: response}
 
 
 def _encoded(rows: Sequence[DataRow], encode: Callable[[DataRow], T]) -> list[T]:

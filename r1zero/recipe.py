@@ -17,7 +17,15 @@ from typing import Any, cast, get_type_hints
 import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 
-from r1zero.config import DPOConfig, GRPOConfig, LabConfig, RewardModelConfig, SFTConfig, StageConfig
+from r1zero.config import (
+    DPOConfig,
+    GRPOConfig,
+    LabConfig,
+    RejectionSamplingConfig,
+    RewardModelConfig,
+    SFTConfig,
+    StageConfig,
+)
 from r1zero.errors import UserError, unknown_name
 
 STAGES: dict[str, tuple[type[StageConfig], str]] = {
@@ -25,6 +33,7 @@ STAGES: dict[str, tuple[type[StageConfig], str]] = {
     "sft": (SFTConfig, "r1zero.train.sft:train_sft"),
     "dpo": (DPOConfig, "r1zero.train.dpo:train_dpo"),
     "reward_model": (RewardModelConfig, "r1zero.train.reward_model:train_reward_model"),
+    "rejection_sampling": (RejectionSamplingConfig, "r1zero.train.rejection:train_rejection_sampling"),
     "lab": (LabConfig, "r1zero.lab:train_lab"),
 }
 """Stage -> its config, and the function `(config, *, resume) -> last checkpoint` that runs it (imported when run)."""

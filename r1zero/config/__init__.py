@@ -16,6 +16,7 @@ from r1zero.config.offline import (
     TextDataConfig,
 )
 from r1zero.config.ppo import PPOAlgorithmConfig, PPOConfig, ValueConfig
+from r1zero.config.rejection import PairsConfig, RejectionSamplingConfig, SamplingRunConfig, SelectionConfig
 from r1zero.config.rl import HealthConfig, LengthSwitch, PolicyGradientConfig, RLConfig
 from r1zero.config.sections import (
     DataConfig,
@@ -35,7 +36,7 @@ from r1zero.config.sections import (
 
 PolicyConfig = GRPOConfig | PPOConfig | SFTConfig | DPOConfig
 """The stages whose checkpoints answer prompts."""
-StageConfig = PolicyConfig | RewardModelConfig | LabConfig
+StageConfig = PolicyConfig | RewardModelConfig | RejectionSamplingConfig | LabConfig
 
 __all__ = [
     "AlgorithmConfig",
@@ -58,10 +59,12 @@ __all__ = [
     "OutcomePolicy",
     "PPOAlgorithmConfig",
     "PPOConfig",
+    "PairsConfig",
     "PolicyConfig",
     "PolicyGradientConfig",
     "PreferenceDataConfig",
     "RLConfig",
+    "RejectionSamplingConfig",
     "RewardConfig",
     "RewardModelConfig",
     "RewardModelTerm",
@@ -69,6 +72,8 @@ __all__ = [
     "RunConfig",
     "SFTConfig",
     "SamplingConfig",
+    "SamplingRunConfig",
+    "SelectionConfig",
     "StageConfig",
     "TextDataConfig",
     "ValueConfig",
