@@ -14,7 +14,7 @@ from r1zero.verifiers.tags import answer_tags, final_answer, think_format
 
 TAGS = ["<think>", "</think>", "<answer>", "</answer>"]
 PIECES = [*TAGS, "a", " ", "\n", "<Think>", "</answer >", "\u200b", "<b>"]
-INSIDE = r"(?:a|\s|\u200b|<b>)*(?:a|<b>)(?:a|\s|\u200b|<b>)*"  # something with a letter in it
+INSIDE = r"(?:a|\s|\u200b|<b>)*a(?:a|\s|\u200b|<b>)*"  # something with a letter in it, markup aside
 R1 = re.compile(rf"\s*<think>{INSIDE}</think>\s*<answer>{INSIDE}</answer>\s*")
 
 fill = st.lists(st.sampled_from(["a", " ", "\n", "\u200b", "a"]), max_size=3).map("".join)

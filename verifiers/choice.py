@@ -70,7 +70,7 @@ def _read(text: str, choices: Sequence[str]) -> frozenset[str] | None:
         letters = frozenset((found[1] or found[2]).upper())
         if choices and {by_text.get(_fold(found[3]))} != set(letters):
             return None
-        if not choices and is_taken_back(*letters, found[3]):
+        if not choices and is_taken_back("".join(letters), found[3]):
             return None
     else:
         return None

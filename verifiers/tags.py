@@ -11,6 +11,7 @@ that holds an essay, and thinking that is not about the question.
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 
@@ -18,10 +19,36 @@ from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.verdict import Outcome, Verdict
 
 _R1_ORDER = ("<think>", "</think>", "<answer>", "</answer>")
+# What prints like each letter of "think" and "answer", or nearly: letters of other scripts, small capitals, digits.
+_LOOKS_LIKE = {
+    "t": "tтτᴛŧƭțｔ7",
+    "h": "hһнηʜħհ",
+    "i": "iіιıɪɨӏǀlⅰ1!|",
+    "n": "nпηνɴոռńŋɳᴎ",
+    "k": "kкκᴋƙĸ",
+    "a": "aаαᴀɑ@4",
+    "s": "sѕꜱʂ5$",
+    "w": "wԝωᴡѡшաⱳ",
+    "e": "eеεᴇєҽɛ3",
+    "r": "rгʀɾᴦⲅ",
+}
+
+
+def _looks_like(name: str) -> str:
+    return "".join(f"[{re.escape(_LOOKS_LIKE[letter])}]" for letter in name)
+
+
+_NAMES = {name: _looks_like(name) for name in ("think", "answer")}
 # The bounds keep the search linear on a text made to slow it down.
-_TAG_LIKE = re.compile(r"<\s{0,8}/?\s{0,8}(?:think|answer)(?:[^a-z0-9_<>][^<>]{0,200})?>", re.IGNORECASE)
-# Letters of other scripts that print like those of "think" and "answer".
-_LOOK_ALIKES = str.maketrans("тһіӏпкаѕԝегηικαωєոѡ", "thiinkaswernikawenw")
+_TAG_LIKE = {
+    name: re.compile(rf"<\s{{0,8}}/?\s{{0,8}}{letters}(?:[^a-z0-9_<>][^<>]{{0,200}})?>")
+    for name, letters in _NAMES.items()
+}
+_MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)|</?(?:a|b|br|code|div|em|font|hr|i|img|li|ol|p|pre|q|s|span|strong|sub|sup|table|td|tr|tt|u|ul)"
+    r"(?:\s[^<>]{0,200})?/?>|\\[a-zA-Z]+\s*\{\s*\}",
+    re.DOTALL | re.IGNORECASE,
+)
 _BLANKS = "\u115f\u1160\u2800\u3164\uffa0"  # print as blanks, though Unicode does not call them white space
 
 
@@ -36,23 +63,28 @@ def exact_tags(text: str) -> list[tuple[str, int, int]]:
     return [(found.group(), found.start(), found.end()) for found in re.finditer("|".join(_R1_ORDER), text)]
 
 
+def says_something(text: str) -> bool:
+    """True when a reader sees a letter, a digit or a sign of mathematics: not for `.`, `&nbsp;`, `<br>`, a comment."""
+    shown = visible(html.unescape(_MARKUP.sub("", text)))
+    return any(c.isalnum() or (not c.isascii() and unicodedata.category(c) in ("Sm", "So")) for c in shown)
+
+
 def strange_tag(text: str, names: tuple[str, ...] = ("think", "answer")) -> str | None:
     """The first tag of `names` in `text` that is written otherwise than `<name>` or `</name>`, as it reads; or None.
 
-    Found by taking the exact tags out and looking at what is left as a careless reader would: compatibility forms
-    folded, invisible characters dropped, look-alike letters replaced.
+    Found by taking the exact tags out and looking at what is left as a careless reader would: compatibility forms and
+    accents folded, invisible characters dropped, letters that look alike taken for one another.
     """
     # U+FFFC keeps what stood left and right of a tag apart, and is part of no tag.
     rest = re.sub("|".join(f"</?{name}>" for name in names), "\ufffc", text)
     if not rest.isascii():
-        rest = unicodedata.normalize("NFKC", rest)
+        rest = unicodedata.normalize("NFKD", rest)
         rest = "".join(c for c in rest if unicodedata.category(c) not in ("Cf", "Mn") and c not in _BLANKS)
-        rest = rest.lower().translate(_LOOK_ALIKES)
-        rest = rest.replace("‹", "<").replace("›", ">").replace("〈", "<").replace("〉", ">")
-    for found in _TAG_LIKE.finditer(rest):
-        if any(name in found.group().lower() for name in names):
-            return found.group()[:40]
-    return None
+        for brackets, plain in (("‹〈⟨˂", "<"), ("›〉⟩˃", ">")):
+            rest = re.sub(f"[{brackets}]", plain, rest)
+    rest = rest.lower()
+    found = [match for name in names if (match := _TAG_LIKE[name].search(rest)) is not None]
+    return min(found, key=lambda match: match.start()).group()[:40] if found else None
 
 
 def _wrong(reason: str) -> Verdict:
@@ -62,7 +94,7 @@ def _wrong(reason: str) -> Verdict:
 def _thinking_fault(thinking: str, min_think_chars: int) -> str | None:
     if not visible(thinking):
         return "the thinking is empty"
-    said = sum(c.isalnum() for c in thinking)
+    said = sum(c.isalnum() for c in html.unescape(_MARKUP.sub("", thinking)))
     if said < min_think_chars:
         return f"the thinking has {said} letters and digits, fewer than {min_think_chars}"
     return None
@@ -71,7 +103,7 @@ def _thinking_fault(thinking: str, min_think_chars: int) -> str | None:
 @register("answer_tags", judges="format", example=Sample(completion="<think>1 + 1 is 2.</think> <answer>2</answer>"))
 def answer_tags(completion: str, *, min_think_chars: int = 1) -> Verdict:
     """Correct when the turn is `<think>…</think><answer>…</answer>`: each tag once, in this order, both blocks with
-    something visible in them, and nothing but white space before, between and after.
+    something to read in them (markup, comments and punctuation aside), and nothing but white space around them.
 
     min_think_chars: fewest letters and digits of the thinking; 0 lets thinking of punctuation pass.
     Everything else is `wrong` with the first fault found as the reason; `extracted` is the answer block's text.
@@ -92,7 +124,7 @@ def answer_tags(completion: str, *, min_think_chars: int = 1) -> Verdict:
     fault = _thinking_fault(thinking, min_think_chars)
     if fault is not None:
         return _wrong(fault)
-    if not visible(answer):
+    if not says_something(answer):
         return _wrong("the answer is empty")
     for where, text in (
         ("before <think>", completion[:think_open]),
@@ -127,7 +159,7 @@ def think_format(completion: str, *, min_think_chars: int = 1) -> Verdict:
     fault = _thinking_fault(thinking, min_think_chars)
     if fault is not None:
         return _wrong(fault)
-    if not visible(after):
+    if not says_something(after):
         return _wrong("nothing after the thinking")
     return Verdict(Outcome.CORRECT, reason="one think block, then text", extracted=after.strip())
 
