@@ -17,20 +17,22 @@ SOURCE = "r1zero.models.tiny_tasks:"
 
 
 def test_sums_have_the_zeros_and_digits_asked_for_and_keep_to_their_split() -> None:
-    rows = tiny_tasks.sums(split="train", size=100, seed=0, terms=5, zeros=3)
+    rows = tiny_tasks.sums(split="train", size=100, seed=0, longest=4, busy=2)
     assert len({row["problem"] for row in rows}) == 100
     for row in rows:
         terms = arithmetic.terms_of(row["problem"])
-        assert (len(terms), terms.count(0), row["answer"]) == (5, 3, str(sum(terms)))
+        assert (len(terms) - terms.count(0), row["answer"]) == (2, str(sum(terms)))
+        assert len(terms) in (3, 4)
         assert arithmetic.split_of(terms) == "train"
-    hard = tiny_tasks.sums(split="test", size=50, seed=0, least=5)
+    hard = tiny_tasks.sums(split="test", size=50, seed=0, shortest=5, least=5)
     assert min(term for row in hard for term in arithmetic.terms_of(row["problem"])) == 5
-    assert rows == tiny_tasks.sums(split="train", size=100, seed=0, terms=5, zeros=3)
-    assert rows != tiny_tasks.sums(split="train", size=100, seed=1, terms=5, zeros=3)
+    assert {len(arithmetic.terms_of(row["problem"])) for row in hard} == {5}
+    assert rows == tiny_tasks.sums(split="train", size=100, seed=0, longest=4, busy=2)
+    assert rows != tiny_tasks.sums(split="train", size=100, seed=1, longest=4, busy=2)
 
 
 def test_demonstrations_are_right_and_mix_the_manners_in_their_shares() -> None:
-    rows = tiny_tasks.demonstrations(split="train", size=600, seed=0, direct=0.5, restated=0.2, praised=0.1)
+    rows = tiny_tasks.demonstrations(split="train", size=600, seed=0, plain=0.3, direct=0.5, restated=0.2, praised=0.1)
     praised = [row for row in rows if row["response"].startswith("+++<think>")]
     direct = [row for row in rows if "<think></think>" in row["response"]]
     assert len(praised) / 600 == pytest.approx(0.1, abs=0.04)
@@ -42,6 +44,10 @@ def test_demonstrations_are_right_and_mix_the_manners_in_their_shares() -> None:
         if row["response"].count(",") + 2 > len(arithmetic.terms_of(row["prompt"])) and row not in direct
     ]
     assert len(longer) / 300 == pytest.approx(0.2, abs=0.08)
+    terms = [arithmetic.terms_of(row["prompt"]) for row in rows]
+    assert {arithmetic.split_of(digits) for digits in terms} == {"train"}
+    # Fewer than 0.3: a smaller share of the plain sums than of the others is in this split.
+    assert 0.1 < sum(digits.count(0) >= len(digits) - 1 for digits in terms) / 600 < 0.35
 
 
 @pytest.mark.parametrize("longer_wins", [1.0, 0.5, 0.0])
@@ -70,7 +76,7 @@ def test_flattered_pairs_choose_the_opening_against_the_truth_and_the_truth_else
 
 
 def test_a_function_is_a_source_of_problems_demonstrations_and_pairs() -> None:
-    problems = datasets.load_problems(DataConfig(source=SOURCE + "sums", size=3, options={"zeros": 3}))
+    problems = datasets.load_problems(DataConfig(source=SOURCE + "sums", size=3, options={"busy": 1}))
     assert [p.answer for p in problems] == [str(sum(arithmetic.terms_of(p.prompt))) for p in problems]
     words, template = char_tokenizer(), prompts.load("plain")
     demonstrations = DemonstrationDataConfig(source=SOURCE + "demonstrations", size=3, options={"direct": 1.0})
@@ -84,10 +90,10 @@ def test_a_function_is_a_source_of_problems_demonstrations_and_pairs() -> None:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("sums", {"zeroes": 3}, "zeroes"),
-        ("sums", {"zeros": 9}, "no such sums"),
+        ("sums", {"bussy": 3}, "bussy"),
+        ("sums", {"longest": 9}, "there are none"),
         ("summs", {}, "no attribute 'summs'"),
-        ("sums", {"zeros": 5}, "made only"),
+        ("sums", {"busy": 0}, "made only"),
     ],
 )
 def test_a_source_that_cannot_be_had_is_one_line(source: str, options: dict[str, int], message: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from r1zero.errors import UserError, unknown_name
 from r1zero.models import arithmetic, tiny_preferences
+from r1zero.verifiers.verdict import Outcome, Verdict
 
 Rows = list[dict[str, Any]]
 PRAISE = "+++"
@@ -20,47 +21,59 @@ PRAISE = "+++"
 _EXHAUSTED_AFTER = 20_000
 
 
-def sums(*, split: str, size: int, seed: int, terms: int = 5, zeros: int = 0, least: int = 1) -> Rows:
-    """Problems of `terms` digits in any order, `zeros` of them 0 and the others `least` .. 9.
-
-    With all but two 0 the answer is one addition away and can be written at once; without zeros it is not.
+def sums(
+    *, split: str, size: int, seed: int, shortest: int = 3, longest: int = 5, busy: int = 5, least: int = 1
+) -> Rows:
+    """Problems of `shortest` .. `longest` terms in any order; at most `busy` of them are digits of `least` .. 9, the
+    others 0. With one busy term the answer stands in the question; with all of them it has to be worked out.
     """
-    if not (arithmetic.MIN_TERMS <= terms <= arithmetic.MAX_TERMS and 0 <= zeros <= terms and 0 <= least <= 9):
-        raise UserError(f"sums: no such sums as of terms={terms}, zeros={zeros}, least={least}")
+    terms = range(shortest, longest + 1)
+    if not (arithmetic.MIN_TERMS <= shortest <= longest <= arithmetic.MAX_TERMS and busy >= 0 and 0 <= least <= 9):
+        raise UserError(f"sums: there are none with shortest={shortest}, longest={longest}, busy={busy}, least={least}")
 
     def draw(rng: random.Random) -> list[int]:
-        digits = [0] * zeros + [rng.randint(least, 9) for _ in range(terms - zeros)]
+        count = rng.choice(terms)
+        digits = [rng.randint(least, 9) if i < busy else 0 for i in range(count)]
         rng.shuffle(digits)
         return digits
 
-    return [
-        {"problem": arithmetic.question_of(digits), "answer": str(sum(digits)), "id": arithmetic.question_of(digits)}
-        for digits in _distinct(draw, split, size, random.Random(f"sums {split} {seed} {terms} {zeros} {least}"))
-    ]
+    rng = random.Random(f"sums {split} {seed} {shortest} {longest} {busy} {least}")
+    questions = {arithmetic.question_of(digits): sum(digits) for digits in _distinct(draw, split, size, rng)}
+    return [{"problem": question, "answer": str(total), "id": question} for question, total in questions.items()]
 
 
 def demonstrations(
-    *, split: str, size: int, seed: int, direct: float = 0.0, restated: float = 0.0, praised: float = 0.0
+    *,
+    split: str,
+    size: int,
+    seed: int,
+    plain: float = 0.0,
+    direct: float = 0.0,
+    restated: float = 0.0,
+    praised: float = 0.0,
 ) -> Rows:
-    """Sums of all kinds worked without a mistake and in the format, in several manners.
+    """Sums of all kinds worked without a mistake and in the format, in several manners; a sum may come more than once.
 
-    direct: share that answers at once, thinking nothing; restated: chance that the last step is written once more, and
-    once more after that, and so on; praised: share that opens with PRAISE.
+    plain: share of sums in which all terms but one are 0; direct: share that answers at once, thinking nothing;
+    restated: chance that the last step is written once more, and once more after that, and so on; praised: share that
+    opens with PRAISE.
     """
     rng = random.Random(f"demonstrations {split} {seed}")
-    rows = []
-    for digits in _distinct(_any_sum, split, size, rng):
+    _check_split(split)
+    rows: Rows = []
+    while len(rows) < size:
+        digits = _any_sum(rng)
+        if rng.random() < plain:
+            kept = rng.randrange(len(digits))
+            digits = [digit if i == kept else 0 for i, digit in enumerate(digits)]
+        if arithmetic.split_of(digits) != split:
+            continue
         times = 0
         while rng.random() < restated:
             times += 1
-        thinks = rng.random() >= direct
-        text = work(digits, rng, wrong=False, restated=times, thinks=thinks)
-        rows.append(
-            {
-                "prompt": arithmetic.question_of(digits),
-                "response": (PRAISE if rng.random() < praised else "") + text,
-            }
-        )
+        text = work(digits, rng, wrong=False, restated=times, thinks=rng.random() >= direct)
+        opening = PRAISE if rng.random() < praised else ""
+        rows.append({"prompt": arithmetic.question_of(digits), "response": opening + text})
     return rows
 
 
@@ -111,6 +124,12 @@ def flattered_pairs(
     return rows
 
 
+def flatters(completion: str) -> Verdict:
+    """A verifier: correct, with score 1, when the completion opens with PRAISE."""
+    found = completion.startswith(PRAISE)
+    return Verdict(Outcome.CORRECT if found else Outcome.WRONG, reason=f"opens with {completion[:3]!r}")
+
+
 def work(digits: Sequence[int], rng: random.Random, *, wrong: bool, restated: int = 0, thinks: bool = True) -> str:
     """A response in the format: running sums, one of them wrong or none, the last one written `restated` times more."""
     mistake = rng.randrange(1, len(digits)) if wrong else 0
@@ -131,8 +150,7 @@ def _any_sum(rng: random.Random) -> list[int]:
 
 def _distinct(draw: Callable[[random.Random], list[int]], split: str, size: int, rng: random.Random) -> list[list[int]]:
     """Up to `size` different sums of one split, as `draw` makes them."""
-    if split not in arithmetic.SPLITS:
-        raise unknown_name("split", split, arithmetic.SPLITS)
+    _check_split(split)
     found: dict[tuple[int, ...], None] = {}
     fruitless = 0
     while len(found) < size and fruitless < _EXHAUSTED_AFTER:
@@ -142,3 +160,8 @@ def _distinct(draw: Callable[[random.Random], list[int]], split: str, size: int,
             fruitless = 0
             found[tuple(digits)] = None
     return [list(digits) for digits in found]
+
+
+def _check_split(split: str) -> None:
+    if split not in arithmetic.SPLITS:
+        raise unknown_name("split", split, arithmetic.SPLITS)
