@@ -124,6 +124,55 @@ def test_only_text_after_the_thinking_and_in_the_last_answer_is_visible() -> Non
         assert visible(f"<think>a '</think>' b</think><answer>{program}</answer>") == program
 
 
+@pytest.mark.parametrize("tag", ["<think>", "</think>", "<answer>", "</answer>"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "print('a {tag} b')",
+        'print("it\'s a {tag} b")',
+        "print(f'a {tag} b')",
+        "x = 1  # not a {tag} tag",
+        'def f():\n    """Up to {tag}.\n\n    {tag}\n    """\n    return 1',
+    ],
+)
+def test_a_tag_in_a_string_or_comment_of_a_program_is_no_markup(tag: str, program: str) -> None:
+    fenced = f"```python\n{program.format(tag=tag)}\n```"
+    assert visible(f"<think>a plan, don't rush</think>\n{fenced}") == f"\n{fenced}"
+    assert visible(f"<think>I'd try\n{fenced}\nbut no, it's bad</think>\n{fenced}") == f"\n{fenced}"
+    assert visible(f"<think>x</think><answer>\n{fenced}\n</answer>") == f"\n{fenced}\n"
+
+
+def test_an_apostrophe_or_an_open_fence_in_the_thinking_does_not_hide_its_end() -> None:
+    assert visible("<think>don't. It's</think>that's all") == "that's all"
+    thought = "<think>\n```python\nx = 1\n</think>\n"
+    assert visible(thought + "```python\nx = 2\n```") == "\n```python\nx = 2\n```"
+
+
+IN_PLACE = """
+def change(pair, rows, table):
+    pair[0].append(9)
+    rows[1][0] = 7
+    rows.insert(0, [])
+    table["a"]["b"].add(3)
+"""
+IN_PLACE_TESTS = """
+inner, row, last = [1], [2], [3]
+pair, rows, table = (inner, 5), [row, last], {"a": {"b": {1}}}
+deep = table["a"]["b"]
+change(pair, rows, table)
+assert inner == [1, 9] and pair == ([1, 9], 5)
+assert rows == [[], [2], [7]]
+assert rows[1] is row and rows[2] is last and row == [2] and last == [7]
+assert table == {"a": {"b": {1, 3}}} and table["a"]["b"] is deep
+"""
+
+
+def test_a_container_in_an_argument_that_is_changed_in_place_is_changed_for_the_tests() -> None:
+    problem = Problem(id="1", prompt="", data={"tests": IN_PLACE_TESTS, "entry_point": "change"})
+    verdict = get("code")(Sample(completion=f"```python\n{IN_PLACE}\n```", problem=problem), {"sandbox": "none"})
+    assert verdict.correct, verdict.reason
+
+
 @pytest.mark.parametrize(
     "completion",
     [

@@ -114,13 +114,7 @@ def _tests(data: Mapping[str, Any]) -> tuple[str, tuple[InputTest, ...]]:
 
 # From a completion to a program
 
-# A tag between quotes (`text.split("</think>")`) is a program's string, not markup.
-_THINK_OPEN, _THINK_CLOSE, _ANSWER_OPEN, _ANSWER_CLOSE = (
-    rf"(?:(?<!['\"]){tag}|{tag}(?!['\"]))" for tag in ("<think>", "</think>", "<answer>", "</answer>")
-)
-_THINK_END = re.compile(_THINK_CLOSE)
-_THINK = re.compile(rf"{_THINK_OPEN}.*?(?:{_THINK_CLOSE}|\Z)", re.DOTALL)
-_ANSWER = re.compile(rf"{_ANSWER_OPEN}(.*?)(?:{_ANSWER_CLOSE}|\Z)", re.DOTALL)
+_TAG = re.compile(r"<(/?)(think|answer)>")
 _FENCE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<fence>`{3,}+|~{3,}+)[ \t]*(?P<language>[\w+#.-]*)[^\n]*\n"
     r"(?P<body>.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|(?P<unclosed>\Z))",
@@ -164,10 +158,76 @@ def extract_program(completion: str, entry_point: str, head: str, *, truncated: 
 
 def visible(completion: str) -> str:
     """What of a completion counts: nothing up to the end of the thinking, and the last answer tag's content alone."""
-    text = _THINK.sub("", completion)
-    text = _THINK_END.split(text)[-1]  # the opening tag was in the prompt
-    answers = _ANSWER.findall(text)
-    return answers[-1] if answers else text
+    if "<" not in completion:
+        return completion
+    kept: list[str] = []
+    at, thinking = 0, False
+    for found in _markup(completion, "think"):
+        if found[1]:
+            if not thinking:  # the opening tag was in the prompt: all before was thought
+                kept.clear()
+            thinking, at = False, found.end()
+        elif not thinking:
+            kept.append(completion[at : found.start()])
+            thinking = True
+    text = "".join(kept) if thinking else "".join([*kept, completion[at:]])
+    answer: str | None = None
+    opened = -1
+    for found in _markup(text, "answer"):
+        if not found[1] and opened < 0:
+            opened = found.end()
+        elif found[1] and opened >= 0:
+            answer, opened = text[opened : found.start()], -1
+    if opened >= 0:
+        answer = text[opened:]
+    return text if answer is None else answer
+
+
+def _markup(text: str, name: str) -> list[re.Match[str]]:
+    """The tags of that name that are markup: not those in a string or a comment of a program, `'a </think> b'`."""
+    found = [tag for tag in _TAG.finditer(text) if tag[2] == name]
+    if not found:
+        return []
+    programs = [match.span("body") for match in _FENCE.finditer(text) if _holds_tag_as_text(match)]
+    return [
+        tag
+        for tag in found
+        if not any(start <= tag.start() < end for start, end in programs) and not _is_quoted(text, tag)
+    ]
+
+
+def _holds_tag_as_text(block: re.Match[str]) -> bool:
+    """True for a fenced block with a tag in it that parses all the same: the tag is in a string or a comment of it."""
+    body = block["body"]
+    return len(body) <= MAX_PROGRAM_CHARS and _TAG.search(body) is not None and _parses(textwrap.dedent(body))
+
+
+def _is_quoted(text: str, tag: re.Match[str]) -> bool:
+    """True for a tag inside quotes on its line; an apostrophe within a word (don't) is none."""
+    start = text.rfind("\n", 0, tag.start()) + 1
+    end = text.find("\n", tag.end())
+    before = text[max(start, tag.start() - _MAX_LINE) : tag.start()]
+    behind = text[tag.end() : min(end if end >= 0 else len(text), tag.end() + _MAX_LINE)]
+    open_quote = ""
+    for mark in _QUOTE.finditer(before):
+        if not open_quote and not _is_apostrophe(before, mark.start()):
+            open_quote = mark.group()
+        elif mark.group() == open_quote:
+            open_quote = ""
+    return bool(open_quote) and re.search(rf"(?<!\\){open_quote}(?!\w)", behind) is not None
+
+
+_QUOTE = re.compile(r"(?<!\\)['\"]")
+_MAX_LINE = 500
+
+
+def _is_apostrophe(text: str, at: int) -> bool:
+    """True for the mark in don't; the one in f'text' opens a string."""
+    word = re.search(r"\w*$", text[max(0, at - 20) : at])
+    return word is not None and len(word.group()) > 0 and word.group().lower() not in _STRING_PREFIXES
+
+
+_STRING_PREFIXES = {"f", "r", "b", "u", "fr", "rf", "br", "rb"}
 
 
 def _complete(text: str, entry_point: str, head: str) -> str:

@@ -26,6 +26,7 @@ MAX_MESSAGE_BYTES = 16 << 20
 _BIG = 1 << 63  # integers from here on go in base 16: decimal text is quadratic, and capped by Python
 
 _PLAIN = frozenset({type(None), bool, float, str})
+_PLAIN_OR_INT = _PLAIN | {int}
 # Library types that go by value: how to take one apart into data, and how to build it again.
 _TAKE: dict[str, Callable[[Any], Any]] = {
     "collections.deque": lambda v: (list(v), v.maxlen),
@@ -122,9 +123,44 @@ def unpack(tree: Tree, handle: Callable[[str, int], Any]) -> Any:
         if not isinstance(found, type):
             raise CodecError("a message that is no value")
         return found
-    if tag in ("h", "y") and type(body) is int:
+    if tag in ("h", "y", "r") and type(body) is int:
         return handle(tag, body)
     raise CodecError("a message that is no value")
+
+
+def containers(values: list[Any]) -> list[Any]:
+    """The lists, dicts, sets and bytearrays in `values`, at any depth, in the order they are met.
+
+    Both sides walk the arguments of a call, as each has them, and so number the same containers alike.
+    """
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            if isinstance(value, list):
+                found.append(value)
+            if not _PLAIN_OR_INT.issuperset(map(type, value)):
+                found += containers(list(value))
+        elif isinstance(value, dict):
+            found.append(value)
+            if not _PLAIN_OR_INT.issuperset(map(type, value.values())):
+                found += containers(list(value.values()))
+        elif isinstance(value, (set, bytearray)):
+            found.append(value)
+    return found
+
+
+def contents(value: Any, numbers: dict[int, int], export: Callable[[Any], Tree]) -> Tree:
+    """The tree of one container. One inside it that has a number (by its id) goes as that number, `{"r": number}`, so
+    that a list of the caller's stays that list, wherever the program has put it."""
+
+    def tree(part: Any) -> Tree:
+        return {"r": numbers[id(part)]} if id(part) in numbers else pack(part, export)
+
+    if isinstance(value, list):
+        return value[:] if _PLAIN.issuperset(map(type, value)) else [tree(part) for part in value]
+    if isinstance(value, dict):
+        return {"d": [[pack(key, export), tree(part)] for key, part in value.items()]}
+    return pack(value, export)
 
 
 def _build(name: str, parts: list[Any]) -> Any:

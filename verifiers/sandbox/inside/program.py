@@ -12,7 +12,16 @@ import os
 import resource
 import sys
 
-from r1zero.verifiers.sandbox.inside.codec import CodecError, dumps, pack, receive, send, unpack
+from r1zero.verifiers.sandbox.inside.codec import (
+    CodecError,
+    containers,
+    contents,
+    dumps,
+    pack,
+    receive,
+    send,
+    unpack,
+)
 
 TYPE_CHECKING = False  # see `codec`
 if TYPE_CHECKING:
@@ -21,8 +30,6 @@ if TYPE_CHECKING:
     from r1zero.verifiers.sandbox.inside.codec import Tree
 
 ModuleType = type(sys)
-
-_MUTABLE = (list, dict, set, bytearray)
 
 
 def main(channel: int) -> None:
@@ -103,13 +110,15 @@ class Server:
         args = [self.unpack(tree) for tree in arg_trees]
         if operation == "call":
             kwargs = {key: self.unpack(tree) for key, tree in kwarg_trees}
+            given = containers([*args, *kwargs.values()])
+            numbers = {id(container): at for at, container in enumerate(given)}
+            before = [contents(container, numbers, self.export) for container in given]
             value = target(*args, **kwargs)
             changed = []
-            given = [*enumerate(zip(args, arg_trees, strict=True))]
-            given += [(key, (kwargs[key], tree)) for key, tree in kwarg_trees]
-            for place, (arg, before) in given:
-                if isinstance(arg, _MUTABLE) and (tree := self.pack(arg)) != before:
-                    changed.append([place, tree])
+            for at, container in enumerate(given):
+                after = contents(container, numbers, self.export)
+                if after != before[at]:
+                    changed.append([at, after])
             return {"value": self.pack(value), "changed": changed}
         if operation == "get":
             return {"value": self.pack(getattr(target, name))}

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from r1zero.verifiers.sandbox.inside.codec import MAX_MESSAGE_BYTES, pack, receive, send, unpack
+from r1zero.verifiers.sandbox.inside.codec import MAX_MESSAGE_BYTES, containers, pack, receive, send, unpack
 
 if TYPE_CHECKING:
     from r1zero.verifiers.sandbox.inside.codec import Tree
@@ -367,6 +367,7 @@ class Program:
         self.calls += operation == "call"
         arg_trees = [self._pack(arg) for arg in args]
         kwarg_trees = [[key, self._pack(value)] for key, value in kwargs.items()]
+        given = containers([*args, *kwargs.values()])
         self._send(marshal.dumps([operation, number, name, arg_trees, kwarg_trees]))
         while True:
             reply = self._receive()
@@ -376,7 +377,9 @@ class Program:
             if "stop" in reply:
                 raise StopIteration
             for place, tree in reply.get("changed", ()):
-                _overwrite(kwargs[place] if isinstance(place, str) else args[place], self._unpack(tree))
+                _overwrite(
+                    given[place], unpack(tree, lambda tag, at: given[at] if tag == "r" else self._handle(tag, at))
+                )
             return self._unpack(reply["value"])
 
     def _answer(self, reply: dict[str, Any]) -> None:
@@ -487,12 +490,12 @@ class Remote:
 
 
 def _overwrite(target: Any, value: Any) -> None:
-    """The program changed an argument in place: give the tests' own object the same contents."""
-    if type(target) is not type(value):
+    """The program changed an argument, or a container in one, in place: so is the tests' own object."""
+    if not any(isinstance(target, kind) and isinstance(value, kind) for kind in (list, bytearray, dict, set)):
         raise ProgramError("the program's process sent no value")
     if isinstance(target, list | bytearray):
         target[:] = value
-    elif isinstance(target, dict | set):
+    else:
         target.clear()
         target.update(value)
 
