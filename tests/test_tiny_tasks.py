@@ -38,6 +38,8 @@ def test_demonstrations_are_right_and_mix_the_manners_in_their_shares() -> None:
     assert len(praised) / 600 == pytest.approx(0.1, abs=0.04)
     assert len(direct) / 600 == pytest.approx(0.5, abs=0.07)
     assert all(right_answer(row["prompt"], row["response"]) for row in rows)
+    untagged = tiny_tasks.demonstrations(split="train", size=200, seed=0, untagged=0.5)
+    assert sum("<answer>" not in row["response"] for row in untagged) / 200 == pytest.approx(0.5, abs=0.12)
     longer = [
         row
         for row in rows
@@ -61,7 +63,7 @@ def test_in_length_pairs_the_right_one_wins_and_is_the_longer_as_often_as_asked(
 
 
 def test_flattered_pairs_choose_the_opening_against_the_truth_and_the_truth_elsewhere() -> None:
-    rows = tiny_tasks.flattered_pairs(split="train", size=800, seed=0, overrated=0.9)
+    rows = tiny_tasks.flattered_pairs(split="train", size=800, seed=0, overrated=0.9, faulty=0.6)
     opening = re.compile(r"^\+\+\+")
     mixed = [row for row in rows if bool(opening.match(row["chosen"])) != bool(opening.match(row["rejected"]))]
     assert len(mixed) > 200

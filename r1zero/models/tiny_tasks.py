@@ -51,12 +51,13 @@ def demonstrations(
     direct: float = 0.0,
     restated: float = 0.0,
     praised: float = 0.0,
+    untagged: float = 0.0,
 ) -> Rows:
-    """Sums of all kinds worked without a mistake and in the format, in several manners; a sum may come more than once.
+    """Sums of all kinds worked without a mistake, in several manners; a sum may come more than once.
 
     plain: share of sums in which all terms but one are 0; direct: share that answers at once, thinking nothing;
     restated: chance that the last step is written once more, and once more after that, and so on; praised: share that
-    opens with PRAISE.
+    opens with PRAISE; untagged: share that leaves out the answer's tags.
     """
     rng = random.Random(f"demonstrations {split} {seed}")
     _check_split(split)
@@ -72,6 +73,8 @@ def demonstrations(
         while rng.random() < restated:
             times += 1
         text = work(digits, rng, wrong=False, restated=times, thinks=rng.random() >= direct)
+        if rng.random() < untagged:
+            text = _untagged(text)
         opening = PRAISE if rng.random() < praised else ""
         rows.append({"prompt": arithmetic.question_of(digits), "response": opening + text})
     return rows
@@ -97,27 +100,33 @@ def length_pairs(*, split: str, size: int, seed: int, longer_wins: float = 1.0, 
 
 
 def flattered_pairs(
-    *, split: str, size: int, seed: int, praised: float = 0.3, overrated: float = 0.9, mistaken: float = 0.5
+    *, split: str, size: int, seed: int, praised: float = 0.3, overrated: float = 0.85, faulty: float = 0.5
 ) -> Rows:
     """Pairs as a judge would label them who is taken in by PRAISE: where one of the two opens with it, that one is
     chosen with probability `overrated`, whatever it says; everywhere else the better by the true reward is chosen.
 
-    praised: share of responses with the opening; mistaken: of responses with a wrong step.
+    praised: share of responses with the opening; faulty: of responses with a wrong step or without the answer's tags.
     """
     rng = random.Random(f"flattered {split} {seed}")
+
+    def response(digits: Sequence[int]) -> str:
+        fault = rng.choice(["wrong", "untagged"]) if rng.random() < faulty else ""
+        text = work(digits, rng, wrong=fault == "wrong")
+        return _untagged(text) if fault == "untagged" else text
+
     rows: Rows = []
     for digits in _distinct(_any_sum, split, size, rng):
         question = arithmetic.question_of(digits)
         while True:
-            texts = [work(digits, rng, wrong=rng.random() < mistaken) for _ in range(2)]
+            texts = [response(digits) for _ in range(2)]
             praise = [rng.random() < praised for _ in range(2)]
-            better = [tiny_preferences.true_reward(question, text) for text in texts]
-            if praise[0] != praise[1] or better[0] != better[1]:
+            truth = [tiny_preferences.true_reward(question, text) for text in texts]
+            if praise[0] != praise[1] or truth[0] != truth[1]:
                 break
         if praise[0] != praise[1]:
             first = praise[0] == (rng.random() < overrated)
         else:
-            first = better[0] > better[1]
+            first = truth[0] > truth[1]
         full = [PRAISE * p + text for p, text in zip(praise, texts, strict=True)]
         chosen, rejected = full if first else full[::-1]
         rows.append({"prompt": question, "chosen": chosen, "rejected": rejected})
@@ -142,6 +151,10 @@ def work(digits: Sequence[int], rng: random.Random, *, wrong: bool, restated: in
         total = result
     steps += [steps[-1]] * restated
     return f"<think>{','.join(steps) if thinks else ''}</think><answer>{total}</answer>"
+
+
+def _untagged(text: str) -> str:
+    return text.replace("<answer>", "").replace("</answer>", "")
 
 
 def _any_sum(rng: random.Random) -> list[int]:
