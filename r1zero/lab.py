@@ -26,7 +26,7 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from r1zero import recipe
-from r1zero.config import LabConfig, LabEffect, LabMeasure, LabVariant, StageConfig
+from r1zero.config import LabConfig, LabEffect, LabMeasure, LabVariant, ModelConfig, StageConfig
 from r1zero.errors import UserError, unknown_name
 from r1zero.run import RunFolder, write_atomically
 from r1zero.tracking import say
@@ -190,11 +190,16 @@ def measure(run: LabRun, what: LabMeasure) -> float:
 
 
 def weights_change(config: StageConfig, checkpoint: Path) -> float:
-    """L2 distance of a checkpoint's weights from the model its run began with."""
+    """L2 distance of a checkpoint's weights from the model its run began with.
+
+    Raises UserError for a stage that does not begin with one model (a pipeline).
+    """
     from r1zero import models
 
-    assert not isinstance(config, LabConfig)
-    before, after = dict(_tensors(models.resolve(config.model.path))), dict(_tensors(checkpoint))
+    model = getattr(config, "model", None)
+    if not isinstance(model, ModelConfig):
+        raise UserError(f"{WEIGHTS_CHANGE} is for stages that train one model, not for stage {config.stage}")
+    before, after = dict(_tensors(models.resolve(model.path))), dict(_tensors(checkpoint))
     return math.sqrt(sum(float(np.square(after[name] - before[name]).sum()) for name in after if name in before))
 
 

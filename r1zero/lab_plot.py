@@ -49,7 +49,7 @@ def _panel(axes: Any, panel: LabPanel, config: LabConfig, runs: Sequence[LabRun]
         own = [run for run in runs if run.variant == variant.name]
         for j, metric in enumerate(panel.y):
             label = variant.name if len(panel.y) == 1 else f"{variant.name}: {metric}"
-            look = {"color": f"C{i}", "linestyle": STYLES[j % len(STYLES)]}
+            look: dict[str, Any] = {"color": f"C{i}", "linestyle": STYLES[j % len(STYLES)]}
             if panel.kind == "points":
                 look |= {"linestyle": "none", "marker": MARKS[j % len(MARKS)], "markersize": 3.0, "alpha": 0.5}
             if panel.x == "step" and panel.kind == "line":
