@@ -367,3 +367,94 @@ def test_functions_differ_however_small_or_seldom(gold: str, accepted: list[str]
 @pytest.mark.parametrize(("gold", "accepted", "refused"), TIMES_AND_RATIOS)
 def test_times_of_day_are_no_ratios(gold: str, accepted: list[str], refused: list[str]) -> None:
     holds(gold, accepted, refused)
+
+
+UNITS = [
+    (
+        r"5\text{ meters}",
+        ["5 m", r"5\text{ m}", r"5\,\mathrm{m}", "5m", "500 cm", r"5\text{ meter}"],
+        ["5 km", "5 s", "5x", "5 n", "6 m"],
+    ),
+    ("5 m", [r"5\text{ meters}", r"5\text{ m}", "5 m", "500 cm"], ["5 s", "6 m", "5 km"]),
+    (r"20\text{ N}", ["20 N", r"20\,\mathrm N", "20", "20 newtons"], ["20 J", r"20\text{ m}", "20 kg"]),
+    ("20 N", ["20 N", "20 newtons", r"20\text{ N}"], ["20 J", "21 N"]),
+    ("20 newtons", ["20 N", r"20\text{ N}"], ["20 J", "20 M"]),
+    (
+        r"10\text{ m/s}",
+        [
+            "10 m/s",
+            r"10\,\mathrm{m/s}",
+            r"10\ \text{m}\cdot\text{s}^{-1}",
+            "10",
+            r"10\,\mathrm{m\,s^{-1}}",
+            "10 meters per second",
+            r"36\text{ km/h}",
+        ],
+        ["10 km/h", "10 m", "10 s/m", r"10\text{ m/s}^2"],
+    ),
+    ("10 m/s", ["10 m/s", "10 meters per second", r"10\text{ m/s}"], ["10 km/h", "10 m", "10 s"]),
+    (r"5\text{ kg}", ["5 kg", "5000 g", r"5000\text{ grams}", "5", "5000 grams"], ["50 g", "5 g", "5000", "5000 m"]),
+    ("5000 grams", ["5 kg", r"5000\text{ g}", "5000 g"], ["5 g"]),
+    ("5m", ["5m", "m5", r"5\cdot m"], ["6m"]),
+    ("5g", ["5g"], ["5n", "5000"]),
+    ("5", [r"5\text{ m}", "5 kg"], ["5x", "5n", "5k"]),
+    ("2s", ["2s", "s2"], ["2t", "2"]),
+    ("10 hours", ["10 h", "10 hr", "10h", "600 minutes"], ["10 s", "10 m"]),
+    ("30 seconds", ["30 s", "30s"], ["30 m", "30 t", "30 h"]),
+    ("5x", ["5x"], ["5", "5 m"]),
+    (r"100\text{ J}", ["100 J", "100 joules"], ["100 N", "100 K"]),
+    (r"9.8\text{ m/s}^2", [r"9.8\ \mathrm{m/s^2}", "9.8 m/s^2"], ["9.8 m/s"]),
+]
+NOTATIONS = [
+    (
+        r"\frac13",
+        ["0.333...", r"0.333\ldots", r"0.\overline{3}", r"0.\dot{3}", r"0.3333\dots", "0.33…"],
+        ["0.333", "0.34...", "0.3", "0.3334..."],
+    ),
+    (r"\frac{1}{7}", ["0.142857142857...", r"0.\overline{142857}"], ["0.142857", "0.143..."]),
+    (r"\frac{1}{6}", ["0.1666...", r"0.1\overline{6}"], ["0.166", "0.16...7"]),
+    ("1", ["0.999...", r"0.999\ldots"], ["0.999"]),
+    (r"\pi", [r"\pi"], [r"3.14159\ldots", "3.14..."]),
+    ("0.123", ["0.123"], ["0.123..."]),
+    (r"\frac12", [r"1 \over 2", r"{1\over2}", r"1\over 2"], [r"2\over1", r"1\over 2 \over 3"]),
+    (r"\frac{x+1}{2}", [r"x+1 \over 2", r"{x+1 \over 2}"], [r"x+\frac12"]),
+    (
+        "-2",
+        [r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", r"\det\begin{pmatrix}1&2\\3&4\end{pmatrix}"],
+        [r"\begin{vmatrix}1&2\\3&5\end{vmatrix}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"],
+    ),
+    ("x^2-1", [r"\begin{vmatrix}x&1\\1&x\end{vmatrix}"], [r"\begin{vmatrix}1&x\\x&1\end{vmatrix}"]),
+    (r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", ["-2"], ["2"]),
+    (
+        "-5",
+        ["minus five", r"\text{minus five}", "negative five", "minus 5", r"\text{negative } 5", r"\text{minus }5"],
+        ["five", "minus six", "5", "minus minus five"],
+    ),
+    ("5", ["five"], ["minus five", "negative 5", r"\text{minus }5"]),
+    (r"-\frac12", [r"\text{negative }\frac12"], ["one half"]),
+    ("-27", ["minus twenty-seven", r"\text{negative twenty-seven}"], ["twenty-seven"]),
+    (
+        "1",
+        ["1^{10^{10^{10}}}", "1^{999999999999}", "(-1)^{10^{100}}", "1^{2^{2000}}"],
+        ["2^{10^{10^{10}}}", "(-1)^{10^{100}+1}"],
+    ),
+    ("0", ["0^{10^{100}}"], []),
+]
+
+
+@pytest.mark.parametrize(("gold", "accepted", "refused"), UNITS)
+def test_a_unit_may_be_a_letter_beside_one_in_words(gold: str, accepted: list[str], refused: list[str]) -> None:
+    holds(gold, accepted, refused)
+
+
+@pytest.mark.parametrize(("gold", "accepted", "refused"), NOTATIONS)
+def test_other_ways_to_write_a_number_are_read(gold: str, accepted: list[str], refused: list[str]) -> None:
+    holds(gold, accepted, refused)
+
+
+@pytest.mark.parametrize(
+    ("said", "gold"), [("So we get minus 5.", "-5"), ("We find minus $5$.", "-5"), ("10 minus 5 leaves 5.", "5")]
+)
+def test_a_sign_said_before_the_last_number_is_its_sign(said: str, gold: str) -> None:
+    assert math(said, gold).correct
+    assert not math(said, gold.removeprefix("-") if gold.startswith("-") else f"-{gold}").correct

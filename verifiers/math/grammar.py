@@ -61,7 +61,11 @@ class Parser(Values):
     """One pass over the tokens; `answer` is the start."""
 
     def answer(self) -> Node:
-        node = self.listed(())
+        node = self.listed(("over", "choose"))
+        if self.is_op("over", "choose") and not isinstance(node, (Seq, Relation)):  # 1 \\over 2 without braces
+            op = self.expect("over", "choose")
+            right = self.listed(())
+            node = divide(node, right) if op == "over" else Call("binom", (node, right))
         if self.token is not END:
             raise UnreadableError(f"left over: {self.token.value!r}")
         return node

@@ -264,6 +264,23 @@ def rebuild(node: Node, parts: tuple[Node, ...]) -> Node:
             return node
 
 
+_MAX_DETERMINANT = 4
+
+
+def determinant(matrix: Matrix) -> Node:
+    """The determinant as a sum of products, of a square matrix of up to four rows; else the call, unevaluated."""
+    rows = matrix.rows
+    if len(rows) != len(rows[0]) or len(rows) > _MAX_DETERMINANT:
+        return Call("det", (matrix,))
+    if len(rows) == 1:
+        return rows[0][0]
+    terms: list[Node] = []
+    for at, cell in enumerate(rows[0]):
+        minor = determinant(Matrix(tuple(row[:at] + row[at + 1 :] for row in rows[1:])))
+        terms.append(Mul((number(-1 if at % 2 else 1), cell, minor)))
+    return Add(tuple(terms))
+
+
 def contains(node: Node, *wanted: Node) -> bool:
     """True when one of the leaves `wanted` stands anywhere in `node`."""
     return node in wanted or any(contains(child, *wanted) for child in children(node))
@@ -352,6 +369,8 @@ def _product(factors: list[Node]) -> Node:
 def _power(base: Node, exponent: Node) -> Node:
     if exponent == ONE:
         return base
+    if base == ONE and _is_tower(exponent):  # 1 to a power too large to be worked out
+        return ONE
     if isinstance(exponent, Num) and exponent.value.denominator == 1:
         power = int(exponent.value)
         if isinstance(base, Num) and (base.value or power > 0) and _power_bits(base.value, power) <= MAX_FOLD_BITS:
@@ -359,6 +378,17 @@ def _power(base: Node, exponent: Node) -> Node:
         if isinstance(base, Pow) and isinstance(base.exponent, Num):  # (a^m)^n = a^(mn) for whole n
             return _power(base.base, Num(base.exponent.value * power))
     return Pow(base, exponent)
+
+
+def _is_tower(node: Node) -> bool:
+    """True for a number, and for powers of numbers of 1 or more: it has a value, however large."""
+    match node:
+        case Num():
+            return True
+        case Pow(base, exponent):
+            return isinstance(base, Num) and base.value >= 1 and _is_tower(exponent)
+        case _:
+            return False
 
 
 def _small(value: Fraction) -> bool:

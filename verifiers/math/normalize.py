@@ -88,6 +88,7 @@ _HALF_DAY = re.compile(r"\b([apAP])\.\s?[mM]\b\.?")
 _NOT_DIGITS = re.compile(r"\D+")
 _TIMES = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
 _MARKUP = re.compile(r"^\*\*|\*\*$|`")
+_GOES_ON = re.compile(r"\.\d+\.\.\.$")
 _TAG = re.compile(r"</?[a-z]{1,6}>")
 
 
@@ -125,6 +126,7 @@ def normalise(text: str, thousands: bool = True) -> str:
     if text[:1] in "\"'" and len(text) > 2 and text[-1] == text[0]:
         text = text[1:-1]
     if text[:1].isalpha() or text.startswith("\\text{"):
+        text = _without_sign_word(text)
         text = spelled_number(text)
     if text.endswith(")") or text.endswith(")}"):
         text = _without_gloss(text)
@@ -136,6 +138,22 @@ def normalise(text: str, thousands: bool = True) -> str:
         mark = r"\\$\1" if bare.count("$") % 2 and re.search(r"\$\s*[\d.]", bare) else r" \1"
         text = re.sub(r"(?<!\\)\$(\s*[\d.]|)", lambda m: m.expand(mark) if m.group(1) else " ", text)
     return _trim(text)
+
+
+_SIGN_WORD = re.compile(r"(?:\\text\{)?\s*(?:minus|negative)\s+(?!minus|negative)(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def _without_sign_word(text: str) -> str:
+    """`minus five` and `\\text{negative } 5` as -5; a text that is no number behind its sign is returned as it is."""
+    found = _SIGN_WORD.fullmatch(text)
+    if found is None:
+        return text
+    rest = found[1].strip()
+    if text.startswith("\\text{"):
+        head, closing, tail = rest.partition("}")
+        rest = f"{head.strip()} {tail.strip()}".strip() if closing else rest
+    rest = spelled_number(rest)
+    return f"-{rest}" if re.match(r"\d|\\[dt]?frac|\\sqrt", rest) else text
 
 
 _NUMBER_SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
@@ -185,6 +203,8 @@ def _trim(text: str) -> str:
         if text.endswith(("\\)", "\\]")):
             text = text[:-2]
         if text.endswith((".", ",", ";", ":", "!", "?", "\\")) and not text.endswith("\\!"):
+            if _GOES_ON.search(text):
+                break
             stripped = text[:-1]
             # `5!` is a factorial, `\;` spacing, `p.m.` a word, `\ldots` has no dot.
             if text[-1] == "!" and (stripped[-1:].isalnum() or stripped[-1:] in (")", "}")):

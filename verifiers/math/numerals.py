@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from r1zero.verifiers.math import cost
-from r1zero.verifiers.math.nodes import BaseN, Node, Num, OverLimitError
+from r1zero.verifiers.math.nodes import BaseN, Node, Num, OverLimitError, UnreadableError
 from r1zero.verifiers.math.tokens import Token
 
 
@@ -20,6 +20,17 @@ def read_number(text: str) -> Num:
     if not point and not ten:
         return Num(value)
     return Num(value, len(rest) - exponent, len((whole + rest).lstrip("0")))
+
+
+def read_going_on(text: str) -> Num:
+    """`0.333...`: the digits at the end that are written at least twice go on for ever. Raises UnreadableError else."""
+    whole, _, digits = text.partition(".")
+    for size in range(1, len(digits) // 2 + 1):
+        period = digits[-size:]
+        if digits.endswith(2 * period):
+            head = Fraction(int((whole or "0") + digits), 10 ** len(digits))
+            return Num(head + Fraction(int(period), (10**size - 1) * 10 ** len(digits)))
+    raise UnreadableError("digits that go on without repeating")
 
 
 def digits_of(node: Node) -> str:

@@ -118,6 +118,10 @@ def same_scalar(gold: Node, pred: Node) -> Result:
     if isinstance(pred, Add) and any(isinstance(term, Quantity) for term in pred.terms):
         pred = _add_quantities(pred) or pred
     gold, pred = _signed_out(gold), _signed_out(pred)
+    if isinstance(gold, Quantity) and not isinstance(pred, Quantity):
+        pred = _with_unit_letters(pred)
+    elif isinstance(pred, Quantity) and not isinstance(gold, Quantity):
+        gold = _with_unit_letters(gold)
     if isinstance(gold, Degrees) or isinstance(pred, Degrees):
         return _degrees(gold, pred)
     if isinstance(gold, Percent) or isinstance(pred, Percent):
@@ -140,6 +144,33 @@ def _signed_out(node: Node) -> Node:
             inner = marked[0]
             return rebuild(inner, (canonical(Mul((*rest, inner.value))),))
     return node
+
+
+_UNIT_LETTERS = frozenset("msghNJWVKL")
+
+
+def _with_unit_letters(node: Node) -> Node:
+    """5m, 10m/s, 9.8m/s^2 as a quantity, to be compared with another one; any other node as it is."""
+    if not (isinstance(node, Mul) and isinstance(node.factors[0], Num) and len(node.factors) > 1):
+        return node
+    above, below = "", ""
+    for factor in node.factors[1:]:
+        match factor:
+            case Sym(name):
+                power = 1
+            case Pow(Sym(name), Num(exponent)) if exponent.denominator == 1:
+                power = int(exponent)
+            case Pow(Pow(Sym(name), Num(exponent)), Num(outer)) if (exponent * outer).denominator == 1:
+                power = int(exponent * outer)
+            case _:
+                return node
+        if name not in _UNIT_LETTERS or not 0 < abs(power) < 10:
+            return node
+        if power > 0:
+            above += f" {name}^{power}"
+        else:
+            below += f" / {name}^{-power}"
+    return Quantity(node.factors[0], (above + below).strip())
 
 
 def _values(gold: Node, pred: Node) -> Result:

@@ -29,11 +29,12 @@ from r1zero.verifiers.math.nodes import (
     Sym,
     Text,
     UnreadableError,
+    determinant,
     divide,
     negate,
     number,
 )
-from r1zero.verifiers.math.numerals import digits_of, flat, read_number
+from r1zero.verifiers.math.numerals import digits_of, flat, read_going_on, read_number
 from r1zero.verifiers.math.tokens import Token
 from r1zero.verifiers.math.vocabulary import words as _list
 from r1zero.verifiers.math.words import words_of
@@ -199,6 +200,9 @@ class Values(Cursor):
             whole, _, start = digits.partition(".")
             head = Fraction(int((whole or "0") + start), 10 ** len(start))
             return Num(head + Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(start)))
+        if self.token == ("const", "dots", self.token.spaced) and "." in digits:
+            self.at += 1
+            return read_going_on(digits)
         return read_number(digits)
 
     def symbol(self, name: str) -> Node:
@@ -289,6 +293,8 @@ class Values(Cursor):
             return Call("root", (argument, number(3)))
         if name == "deg":
             return Degrees(argument)
+        if name == "det" and isinstance(argument, Matrix):
+            return determinant(argument)
         return Call(name, argument.items if isinstance(argument, Seq) else (argument,))
 
     def function_argument(self) -> Node:
@@ -530,7 +536,7 @@ class Values(Cursor):
         if name == "array" and cells == 1:
             return rows[0][0]
         matrix = Matrix(tuple(rows))
-        return Call("det", (matrix,)) if name == "vmatrix" else matrix
+        return determinant(matrix) if name == "vmatrix" else matrix
 
     def find_end(self, name: str) -> int:
         for at in range(self.at, len(self.tokens)):
