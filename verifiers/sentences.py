@@ -62,6 +62,7 @@ _HEDGE_WORDS = (
 )
 _CORRECTION_WORDS = (
     r"(?:no|nope|nah|actually|wait|correction|sorry|rather|scratch that|oops|i mean|i meant|not \S{1,20},? but|"
+    r"then again|on (?:second|further|closer) (?:thought|look|inspection)|but(?=[^.\n]{0,30} (?:also|possible|too)\b)|"
     r"but (?:now|actually|then|also|it)|if (?:that|this|it|so|wrong|i)\b)"
 )
 _LINK = r"[\s.,;:!?()*$–—-]*(?:(?:hmm+|and|but|well|oh|then|so|uh|um)\b[\s.,;:!?()*–—-]*)*"
