@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from accelerate.state import AcceleratorState
 from scipy.stats import t as student_t
 
 from r1zero import recipe
@@ -100,6 +101,8 @@ def run_variants(config: LabConfig, root: Path) -> list[LabRun]:
                 f"\nlab {config.run.name}, run {len(runs) + 1} of {count}: {variant.name}, seed {seed}",
                 style="bold cyan",
             )
+            # accelerate keeps the first run's compute type for the whole process, and the next may have another.
+            AcceleratorState._reset_state(True)
             with redirect_stdout(sys.stderr):  # stdout is for the lab's own result
                 checkpoint = recipe.run(stage, resume=folder.exists)
             checkpoints[variant.name] = checkpoint

@@ -187,17 +187,25 @@ def test_a_lab_runs_reports_and_resumes_with_what_is_missing_alone(
     assert json.loads((folder / "results.json").read_text())["table"] == found["table"]
 
 
-def test_one_seed_is_reported_and_not_judged(
+def test_one_seed_is_reported_and_not_judged_and_runs_may_have_unlike_compute_types(
     small_lab: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lab = {**small_lab, "seeds": [0], "variants": small_lab["variants"][:1], "effects": [], "panels": []}
-    lab["variants"] = [{"name": "start"}]
-    lab["effects"] = [{"says": "it moves", "measure": "moved", "variant": "start"}]
-    train_lab(load(lab, tmp_path))
+    lab = {
+        **small_lab,
+        "seeds": [0],
+        "variants": [{"name": "start"}, {"name": "half", "settings": {"model": {"dtype": "bfloat16"}}}],
+        "effects": [{"says": "it moves", "measure": "moved", "variant": "start"}],
+        "panels": [],
+    }
+    folder = train_lab(load(lab, tmp_path))
     shown = capsys.readouterr().out
     assert "one seed: no intervals" in shown
     assert "not judged (no interval): it moves" in shown
     assert "claim NOT JUDGED" in shown
+    found = json.loads((folder / "results.json").read_text())["table"]
+    whole, half = found["start"]["loss"]["mean"], found["half"]["loss"]["mean"]
+    assert half != whole
+    assert half == pytest.approx(whole, rel=0.05)
 
 
 @pytest.mark.parametrize(
