@@ -67,7 +67,7 @@ class Cursor(ABC):
             self.at += 1
         return self.tokens[start : self.at - 1]
 
-    # The two halves of the grammar call each other: values.py and grammar.py.
+    # The parts of the grammar call each other: commands.py, values.py and grammar.py.
 
     @abstractmethod
     def answer(self) -> Node: ...
@@ -92,3 +92,12 @@ class Cursor(ABC):
 
     @abstractmethod
     def factor(self) -> Node: ...
+
+    @abstractmethod
+    def primary(self) -> Node: ...
+
+    @abstractmethod
+    def exponent(self) -> Node: ...
+
+    @abstractmethod
+    def argument(self, single_digit: bool = False) -> Node: ...
