@@ -410,6 +410,28 @@ UNITS = [
 ]
 NOTATIONS = [
     (
+        "5",
+        [
+            "a total of 5 apples",
+            r"\text{a total of 5 apples}",
+            "5 apples in total",
+            "exactly 5 apples",
+            r"\text{exactly } 5",
+            r"\text{There are 5 apples}",
+        ],
+        [
+            "half of 5 apples",
+            "a total of 5 or 6",
+            "at least 5 apples",
+            "nearly 5",
+            "a total of 5 dozen",
+            "a total of 6 apples",
+            "no more than 5",
+            "5 of 7 apples",
+            "twice a total of 5",
+        ],
+    ),
+    (
         r"\frac13",
         ["0.333...", r"0.333\ldots", r"0.\overline{3}", r"0.\dot{3}", r"0.3333\dots", "0.33…"],
         ["0.333", "0.34...", "0.3", "0.3334..."],

@@ -126,7 +126,7 @@ def normalise(text: str, thousands: bool = True) -> str:
     if text[:1] in "\"'" and len(text) > 2 and text[-1] == text[0]:
         text = text[1:-1]
     if text[:1].isalpha() or text.startswith("\\text{"):
-        text = _without_sign_word(text)
+        text = _without_sign_word(_IDLE_LEAD.sub(r"\1", text))
         text = spelled_number(text)
     if text.endswith(")") or text.endswith(")}"):
         text = _without_gloss(text)
@@ -140,6 +140,11 @@ def normalise(text: str, thousands: bool = True) -> str:
     return _trim(text)
 
 
+_IDLE_LEAD = re.compile(
+    r"^((?:\\text\{)?)\s*(?:there (?:are|is|were)\s+)?(?:(?:exactly|precisely|simply|a total of)\s+)?(?=\d|\}?\s*\d)",
+    re.IGNORECASE,
+)
+"""Words before a number that change nothing: a total of 5 apples."""
 _SIGN_WORD = re.compile(r"(?:\\text\{)?\s*(?:minus|negative)\s+(?!minus|negative)(.*)", re.IGNORECASE | re.DOTALL)
 
 
