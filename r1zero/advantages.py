@@ -11,6 +11,7 @@ GAE 1506.02438, batch std 2508.08221.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -88,12 +89,14 @@ def reinforce_pp_advantages(
     beta: float,
     gamma: float = 1.0,
     eps: float = STD_EPS,
+    everyone: Callable[[Tensor], Tensor] | None = None,  # see `whiten`
 ) -> Tensor:
     """(B, T): REINFORCE++: the return of each token, KL in the reward, normalised over all tokens of the step.
 
     Source: arXiv 2501.03262 section 3. Its `baseline` variant: pass rewards minus their group's mean.
     """
-    return whiten(discounted_returns(token_rewards(rewards, kl, mask, beta=beta), mask, gamma=gamma), mask, eps=eps)
+    returns = discounted_returns(token_rewards(rewards, kl, mask, beta=beta), mask, gamma=gamma)
+    return whiten(returns, mask, eps=eps, everyone=everyone)
 
 
 def token_rewards(
@@ -151,14 +154,21 @@ def gae(
     return advantages.to(dtype), (advantages + values).to(dtype)
 
 
-def whiten(values: Tensor, mask: Tensor, *, eps: float = STD_EPS) -> Tensor:
+def whiten(
+    values: Tensor,  # (B, T)
+    mask: Tensor,  # (B, T) bool
+    *,
+    eps: float = STD_EPS,
+    everyone: Callable[[Tensor], Tensor] | None = None,  # this process's (n,) values -> those of all processes
+) -> Tensor:
     """(B, T): (value - mean) / (std + eps) over all True tokens, 0 on padding; all zeros where they are all equal."""
     flat = values[mask]
-    if len(flat) == 0 or bool((flat == flat[0]).all()):
+    step = flat if everyone is None else everyone(flat)
+    if len(step) == 0 or bool((step == step[0]).all()):
         return torch.zeros_like(values)
-    wide = flat.double()
+    wide = step.double()
     whitened = torch.zeros_like(values)
-    whitened[mask] = ((wide - wide.mean()) / (wide.std(correction=0) + eps)).to(values.dtype)
+    whitened[mask] = ((flat.double() - wide.mean()) / (wide.std(correction=0) + eps)).to(values.dtype)
     return whitened
 
 

@@ -1,6 +1,6 @@
-"""One GRPO update on as many processes as torchrun started; rank 0 saves the gradient and the metrics.
+"""A GRPO step of each case on as many processes as torchrun started; each saves its gradients and metrics.
 
-python -m torch.distributed.run --nproc_per_node 2 -m tests.data_parallel OUT.pt [--section.key value ...]
+python -m torch.distributed.run --nproc_per_node 2 -m tests.data_parallel OUT
 """
 
 import sys
@@ -33,43 +33,59 @@ def script(prompt: Sequence[int], i: int, j: int) -> str:
     return f"<think>{'x' * (key % 7 + 3 * j)}</think><answer>{said}</answer>" if j < 2 else "y" * (1 + key % 5)
 
 
-def main(out: str, overrides: list[str]) -> None:
+CASES: dict[str, tuple[str, ...]] = {
+    "group": ("--algorithm.beta", "0.05", "--algorithm.std", "batch"),
+    # The processes end with different numbers of groups.
+    "uneven": ("--algorithm.dynamic_sampling", "true", "--algorithm.max_refills", "0"),
+    "truncated": ("--algorithm.drop_truncated", "true", "--sampling.max_tokens", "40", "--algorithm.loss", "gspo"),
+    "reinforce++": (
+        *("--algorithm.advantage", "reinforce_pp", "--algorithm.beta", "0.05", "--algorithm.kl", "k1"),
+        *("--algorithm.kl_in", "reward", "--algorithm.loss", "reinforce", "--algorithm.aggregation", "token"),
+    ),
+}
+
+
+def one_step(case: str, accelerator: Accelerator, pool: VerifierPool) -> dict[str, Any]:
     config = recipe.load(
         "tiny-cpu",
         [
             *("--algorithm.prompts_per_step", "8", "--algorithm.group_size", "4"),
             *("--optimizer.max_grad_norm", "0", "--optimizer.micro_batch_tokens", "80"),
-            *overrides,
+            *CASES[case],
         ],
     )
-    accelerator = Accelerator(cpu=True)
     tokenizer = char_tokenizer()
+    grpo = GRPO(
+        config,
+        accelerator=accelerator,
+        policy=Policy(tiny_llama()),
+        reference=Policy(tiny_llama(seed=1)) if config.algorithm.beta > 0 else None,
+        tokenizer=tokenizer,
+        template=prompts.load("plain"),
+        problems=PROBLEMS,
+        engine=ScriptedEngine(script, tokenizer),
+        rewarder=Rewarder(config.reward, pool),
+    )
+    gradients: list[torch.Tensor] = []
+    step = grpo.optimizer.step
+
+    def keep(*arguments: Any, **options: Any) -> Any:
+        gradients.append(torch.cat([p.grad.flatten() for p in grpo.model.parameters() if p.grad is not None]))
+        return step(*arguments, **options)
+
+    grpo.optimizer.step = keep  # type: ignore[method-assign]
+    metrics, _, _ = grpo.step(1)
+    kept = {k: v for k, v in metrics.items() if not k.startswith("time/") and not k.endswith("/seconds")}
+    return {"gradients": gradients, "metrics": kept, "causes": [cause.name for cause in grpo.causes]}
+
+
+def main(out: str) -> None:
+    accelerator = Accelerator(cpu=True)
     with VerifierPool(1) as pool:
-        grpo = GRPO(
-            config,
-            accelerator=accelerator,
-            policy=Policy(tiny_llama()),
-            reference=Policy(tiny_llama(seed=1)) if config.algorithm.beta > 0 else None,
-            tokenizer=tokenizer,
-            template=prompts.load("plain"),
-            problems=PROBLEMS,
-            engine=ScriptedEngine(script, tokenizer),
-            rewarder=Rewarder(config.reward, pool),
-        )
-        gradients: list[torch.Tensor] = []
-        step = grpo.optimizer.step
-
-        def keep(*arguments: Any, **options: Any) -> Any:
-            gradients.append(torch.cat([p.grad.flatten() for p in grpo.model.parameters() if p.grad is not None]))
-            return step(*arguments, **options)
-
-        grpo.optimizer.step = keep  # type: ignore[method-assign]
-        metrics, _, _ = grpo.step(1)
-    if accelerator.is_main_process:
-        kept = {k: v for k, v in metrics.items() if k.startswith(("policy/", "optimizer/"))}
-        torch.save({"gradients": gradients, "metrics": kept, "processes": accelerator.num_processes}, out)
+        found = {case: one_step(case, accelerator, pool) for case in CASES}
+    torch.save(found, f"{out}.{accelerator.process_index}-of-{accelerator.num_processes}")
     accelerator.end_training()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1])

@@ -24,6 +24,7 @@ from r1zero.rollout.weights import named_weights
 from r1zero.train.grpo import GRPO, ScoredGroup, StepBatch, learning_rate, max_tokens_at
 from r1zero.train.loop import train_grpo
 from r1zero.verifiers import VerifierPool
+from tests import data_parallel
 from tests.tiny_models import char_tokenizer, save_model, tiny_llama
 
 PROBLEMS = datasets.load_problems(DataConfig(source="tiny:arithmetic", size=64))
@@ -226,31 +227,32 @@ def test_the_length_limit_switches_at_its_step() -> None:
     assert [max_tokens_at(config, step) for step in (1, 2, 3, 9)] == [96, 96, 200, 200]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--algorithm.beta", "0.05", "--algorithm.std", "batch"),
-        # The processes end with different numbers of groups.
-        ("--algorithm.dynamic_sampling", "true", "--algorithm.max_refills", "0"),
-    ],
-)
-def test_one_and_two_processes_have_the_same_gradient_and_metrics(tmp_path: Path, options: tuple[str, ...]) -> None:
-    results = []
+@pytest.fixture(scope="module")
+def steps_of_one_and_two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What `tests.data_parallel` found on one process, and on each of two."""
+    out = tmp_path_factory.mktemp("parallel") / "found"
     for processes in (1, 2):
-        out = tmp_path / f"{processes}.pt"
         launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
-        launch += ["--standalone", "-m", "tests.data_parallel", str(out), *options]
+        launch += ["--standalone", "-m", "tests.data_parallel", str(out)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(launch, capture_output=True, text=True, check=False, env=environment, timeout=240)
         assert done.returncode == 0, done.stderr
-        results.append(torch.load(out))
-    one, two = results
-    assert (one["processes"], two["processes"]) == (1, 2)
-    (first,), (second,) = one["gradients"], two["gradients"]
-    assert first.norm() > 0.01
-    assert torch.allclose(first, second, rtol=1e-4, atol=1e-6)
-    assert two["metrics"] == pytest.approx(one["metrics"], rel=1e-4, abs=1e-6)
+    return [torch.load(f"{out}.{name}") for name in ("0-of-1", "0-of-2", "1-of-2")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", list(data_parallel.CASES))
+def test_one_and_two_processes_have_the_same_gradient_and_metrics(
+    steps_of_one_and_two: list[dict[str, Any]], case: str
+) -> None:
+    one, first, second = (found[case] for found in steps_of_one_and_two)
+    (gradient,) = one["gradients"]
+    assert gradient.norm() > 0.01
+    assert one["metrics"]["group/sampled"] == 8
+    for two in (first, second):
+        assert torch.allclose(two["gradients"][0], gradient, rtol=1e-4, atol=1e-6)
+        assert two["metrics"] == pytest.approx(one["metrics"], rel=1e-4, abs=1e-6)
+        assert set(two["causes"]) == set(one["causes"])
 
 
 # -- whole runs ------------------------------------------------------------------------------------------------------
@@ -268,7 +270,7 @@ def train(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
             *("--model.path", str(model), "--run.root", str(tmp_path), "--run.name", name),
             *("--engine.name", "transformers", "--sampling.max_tokens", "16", "--run.trackers", "[]"),
             *("--eval.data.size", "8", "--eval.every", "2", "--reward.workers", "1", "--run.checkpoint_every", "2"),
-            *("--reward.terms", '[{verifier: "tests.some_verifiers:short"}]'),
+            *("--reward.terms", '[{verifier: "tests.some_verifiers:short"}]', "--run.threads", "1"),
             *overrides,
         )
         train_grpo(config, resume=resume)

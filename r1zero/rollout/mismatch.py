@@ -102,6 +102,26 @@ def measure(engine_logprobs: Tensor, trainer_logprobs: Tensor, mask: Tensor, *, 
     )
 
 
+def combined(parts: Sequence[Mismatch]) -> Mismatch:
+    """The measure of all processes' tokens together, from each one's."""
+    total = sum(part.num_tokens for part in parts)
+    if total == 0:
+        return parts[0]
+
+    def mean(name: str) -> float:
+        return float(sum(getattr(part, name) * part.num_tokens for part in parts) / total)
+
+    return Mismatch(
+        mean_abs=mean("mean_abs"),
+        max_abs=max(part.max_abs for part in parts),
+        kl_k1=mean("kl_k1"),
+        kl_k3=mean("kl_k3"),
+        mean_ratio=mean("mean_ratio"),
+        share_above=mean("share_above"),
+        num_tokens=total,
+    )
+
+
 def logits_alone(model: nn.Module, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Tensor:
     """(T, V) float32 logits of one sequence on its own: no padding, no packing, positions 0, 1, 2, …"""
     device = next(model.parameters()).device
@@ -134,16 +154,27 @@ class MismatchGuard:
         """How the run began, nats; part of a run's state."""
 
     def check(
-        self, rows: Sequence[Scored], sampling: Sampling, rescore: Rescore, *, num_updates: int
+        self,
+        rows: Sequence[Scored],
+        sampling: Sampling,
+        rescore: Rescore,
+        *,
+        num_updates: int,
+        everyone: Callable[[Mismatch], Mismatch] | None = None,
     ) -> tuple[Mismatch, list[Cause]]:
         """The measure of one step's rows, and the causes to warn about: none where all is well.
 
         `num_updates`: optimizer steps taken on the weights before this rollout. `rescore` is called for a few rows,
-        and only when the threshold is passed, or the difference has grown tenfold since the run began.
+        and only when the threshold is passed, or the difference has grown tenfold since the run began. `everyone`:
+        the measure of these rows -> that of all processes' rows, which is what the threshold is for.
         """
         engine = torch.cat([_float64(row.completion.logprobs) for row in rows]) if rows else torch.zeros(0)
         trainer = torch.cat([_float64(row.trainer_logprobs) for row in rows]) if rows else torch.zeros(0)
         mismatch = measure(engine, trainer, torch.ones_like(engine, dtype=torch.bool), threshold=self.threshold)
+        if everyone is not None:
+            mismatch = everyone(mismatch)
+        if mismatch.num_tokens == 0:
+            return mismatch, []
         if self.first_mean_abs is None:
             self.first_mean_abs = mismatch.mean_abs
         causes = unseen_ends(rows, sampling, self.end_token_ids, self.tokenizer)
@@ -151,7 +182,7 @@ class MismatchGuard:
         if causes:
             return mismatch, causes
         grown = mismatch.mean_abs > max(10 * self.first_mean_abs, self.threshold / 10)
-        if mismatch.mean_abs > self.threshold or grown:
+        if rows and (mismatch.mean_abs > self.threshold or grown):
             causes = diagnose(
                 rows,
                 sampling,

@@ -30,7 +30,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from r1zero import losses
 from r1zero.advantages import (
-    flat_groups,
     group_advantages,
     kl_shaped_rewards,
     reinforce_advantages,
@@ -38,16 +37,16 @@ from r1zero.advantages import (
     rloo_advantages,
 )
 from r1zero.config import AlgorithmConfig, GRPOConfig
-from r1zero.errors import UserError
 from r1zero.policy import MicroBatch, Policy, Row, freeze
 from r1zero.process import group_process_advantages
 from r1zero.prompts import Template
 from r1zero.records import Completion, Problem
-from r1zero.rewards import Pending, Reward, Rewarder, reward_metrics
+from r1zero.rewards import Pending, Reward, Rewarder
 from r1zero.rollout.base import Engine, Sampling
-from r1zero.rollout.mismatch import Cause, MismatchGuard, Scored, logits_alone
+from r1zero.rollout.mismatch import Cause, MismatchGuard, Scored, combined, logits_alone
 from r1zero.rollout.weights import named_weights
 from r1zero.sampler import take
+from r1zero.train.step_metrics import Share, advantage_metrics, rollout_metrics
 from r1zero.train.updater import adamw, learning_rate
 
 
@@ -124,8 +123,8 @@ class GRPO:
         self.seconds = {}
         began = time.perf_counter()
         groups, sampled = self.rollout(step)
-        rewards = [reward for group in groups for reward in group.rewards]
-        metrics = {**reward_metrics(rewards), **self._group_metrics(groups, sampled)}
+        shares: list[Share] = gather_object([_share(groups, sampled)])
+        metrics = rollout_metrics(shares)
         with self._timed("advantages"):
             rows = [
                 Row(prompt_ids=group.prompt_ids, completion_ids=completion.token_ids)
@@ -133,6 +132,9 @@ class GRPO:
                 for completion in group.completions
             ]
             batch = self.advantages(groups, rows)
+        own = [float(a[m].mean()) if bool(m.any()) else 0.0 for a, m in zip(batch.advantages, batch.mask, strict=True)]
+        kept = [a for a, m in zip(own, batch.mask, strict=True) if bool(m.any())]
+        metrics |= advantage_metrics(gather_object(kept))
         completions = [completion for group in groups for completion in group.completions]
         metrics |= self.update(step, rows, batch, completions)
         every = self.config.algorithm.reference_every
@@ -142,11 +144,10 @@ class GRPO:
         self.sync()
         self.seconds["step"] = time.perf_counter() - began
         metrics |= {f"time/{name}": seconds for name, seconds in self.seconds.items()}
-        metrics["time/tokens_per_second"] = sum(len(row.completion_ids) for row in rows) / self.seconds["step"]
+        tokens = sum(n for share in shares for group in share.num_tokens for n in group)
+        metrics["time/tokens_per_second"] = tokens / self.seconds["step"]
         sizes = [len(group.completions) for group in groups]
-        flat = iter(
-            [float(a[m].mean()) if bool(m.any()) else 0.0 for a, m in zip(batch.advantages, batch.mask, strict=True)]
-        )
+        flat = iter(own)
         return metrics, groups, [[next(flat) for _ in range(size)] for size in sizes]
 
     def _replace_reference(self) -> None:
@@ -244,7 +245,7 @@ class GRPO:
         corrected = algorithm.importance_correction != "none"
         old = None
         if kl_in_reward or (steps > 1 and corrected):
-            old = self._logprobs(self.policy, rows, mask)
+            old = self._logprobs(self.model, rows, mask)
         elif steps > 1:
             old = engine
         reference = self._logprobs(self.reference, rows, mask) if self.reference is not None else None
@@ -270,9 +271,8 @@ class GRPO:
         algorithm = self.config.algorithm
         if algorithm.advantage == "reinforce_pp":
             zeros = torch.zeros(mask.shape) if kl is None else kl
-            if self.accelerator.num_processes > 1:
-                raise UserError("advantage reinforce_pp normalises over all tokens and runs on one process so far")
-            return reinforce_pp_advantages(rewards, zeros, mask, beta=algorithm.beta if kl is not None else 0.0)
+            beta = algorithm.beta if kl is not None else 0.0
+            return reinforce_pp_advantages(rewards, zeros, mask, beta=beta, everyone=self._everyone)
         if kl is not None:
             rewards = kl_shaped_rewards(rewards, kl, mask, beta=algorithm.beta)
         size = algorithm.group_size
@@ -373,11 +373,14 @@ class GRPO:
     def check_mismatch(
         self, step: int, rows: Sequence[Row], completions: Sequence[Completion], logprobs: Mapping[int, Tensor]
     ) -> dict[str, float]:
-        """Compare engine and trainer on this process's rows; the likely causes go to `causes`."""
-        if not logprobs:  # every group was flat: look at some rows all the same
+        """Compare engine and trainer on the rows of all processes; the likely causes go to `causes`.
+
+        Each process looks into its own rows for a cause, when all of them together are past the threshold.
+        """
+        if not any(gather_object([len(logprobs)])):  # every group was flat: look at some rows all the same
             few = [i for i in range(len(rows)) if rows[i].completion_ids][:8]
             mask = torch.ones(len(few), max((len(rows[i].completion_ids) for i in few), default=0), dtype=torch.bool)
-            scored = self._logprobs(self.policy, [rows[i] for i in few], mask)
+            scored = self._logprobs(self.model, [rows[i] for i in few], mask)
             logprobs = {i: scored[k, : len(rows[i].completion_ids)] for k, i in enumerate(few)}
         compared = [
             Scored(
@@ -393,8 +396,15 @@ class GRPO:
             with self.accelerator.autocast():
                 return logits_alone(self.model.model, prompt_ids, token_ids)
 
-        found, self.causes = self.guard.check(compared, self.sampling(step), rescore, num_updates=self.num_updates)
-        return found.metrics()
+        found, causes = self.guard.check(
+            compared,
+            self.sampling(step),
+            rescore,
+            num_updates=self.num_updates,
+            everyone=lambda own: combined(gather_object([own])),
+        )
+        self.causes = list({cause.name: cause for cause in reversed(gather_object(causes))}.values())
+        return found.metrics() if found.num_tokens else {}
 
     def _optimizer_step(self) -> dict[str, float]:
         limit = self.config.optimizer.max_grad_norm or float("inf")
@@ -498,8 +508,12 @@ class GRPO:
         return self.config.sampling.temperature
 
     @torch.no_grad()
-    def _logprobs(self, policy: torch.nn.Module, rows: Sequence[Row], mask: Tensor) -> Tensor:
-        """(B, T) logprobs of all rows under `policy`, without gradient."""
+    def _logprobs(self, policy: Policy, rows: Sequence[Row], mask: Tensor) -> Tensor:
+        """(B, T) logprobs of all rows under `policy`, without gradient.
+
+        `policy` is not the data-parallel wrapper, whose forward pass may wait for the other processes': they may have
+        more rows or none.
+        """
         result = torch.zeros(mask.shape)
         present = [i for i in range(len(rows)) if bool(mask[i].any())]
         budget = self.config.optimizer.micro_batch_tokens
@@ -536,6 +550,13 @@ class GRPO:
                 figures[name] = sum(values) if name == "policy/loss" else sum(values) * num_tokens / max(trained, 1)
         return figures
 
+    def _everyone(self, flat: Tensor) -> Tensor:
+        """(n,) values of this process -> those of all processes, in their order."""
+        if self.accelerator.num_processes == 1:
+            return flat
+        shares: list[Tensor] = gather_object([flat.cpu()])
+        return torch.cat(shares)
+
     @contextmanager
     def _no_gradient_exchange(self, wanted: bool) -> Iterator[None]:
         if wanted and self.accelerator.num_processes > 1:
@@ -561,26 +582,6 @@ class GRPO:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
-
-    def _group_metrics(self, groups: Sequence[ScoredGroup], sampled: int) -> dict[str, float]:
-        completions = [c for g in groups for c in g.completions]
-        if not completions:
-            return {"group/sampled": float(sampled), "group/zero_variance": 1.0}
-        lengths = torch.tensor([float(c.num_tokens) for c in completions])
-        rewards = torch.tensor([[r.value if r.value is not None else 0.0 for r in g.rewards] for g in groups])
-        keep = torch.tensor([[r.keep for r in g.rewards] for g in groups], dtype=torch.bool)
-        quantiles = torch.quantile(lengths, torch.tensor([0.1, 0.5, 0.9])).tolist()
-        return {
-            "completion/tokens_mean": float(lengths.mean()),
-            **dict(
-                zip(("completion/tokens_p10", "completion/tokens_p50", "completion/tokens_p90"), quantiles, strict=True)
-            ),
-            "completion/tokens_max": float(lengths.max()),
-            "completion/truncated": sum(c.truncated for c in completions) / len(completions),
-            "group/zero_variance": float(flat_groups(rewards, keep).float().mean()),
-            "group/reward_std": float(_kept_std(rewards, keep).mean()),
-            "group/sampled": float(sampled),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -657,11 +658,13 @@ def max_tokens_at(config: GRPOConfig, step: int) -> int:
     return max(reached, key=lambda switch: switch.step).max_tokens if reached else config.sampling.max_tokens
 
 
-def _kept_std(rewards: Tensor, keep: Tensor) -> Tensor:
-    """(N,) population std of each group's kept rewards; 0 where none is kept."""
-    count = keep.sum(1).clamp(min=1)
-    mean = rewards.masked_fill(~keep, 0.0).sum(1) / count
-    return ((rewards - mean[:, None]).masked_fill(~keep, 0.0).square().sum(1) / count).sqrt()
+def _share(groups: Sequence[ScoredGroup], sampled: int) -> Share:
+    return Share(
+        rewards=[list(group.rewards) for group in groups],
+        num_tokens=[[c.num_tokens for c in group.completions] for group in groups],
+        truncated=[[c.truncated for c in group.completions] for group in groups],
+        sampled=sampled,
+    )
 
 
 def _mixed(group: ScoredGroup) -> bool:

@@ -182,7 +182,7 @@ def ours(args: argparse.Namespace, dtype: str) -> dict[str, Any]:
         rows = [
             Row(prompt_ids=tuple(encoded[i]), completion_ids=tuple(completion_ids(i, j, args.tokens))) for i, j in keys
         ]
-        found = grpo._logprobs(grpo.policy, rows, torch.ones(len(rows), args.tokens, dtype=torch.bool))
+        found = grpo._logprobs(grpo.model, rows, torch.ones(len(rows), args.tokens, dtype=torch.bool))
         return {key: tuple(row) for key, row in zip(keys, found.tolist(), strict=True)}
 
     seconds: list[tuple[float, float]] = []
