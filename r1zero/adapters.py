@@ -55,31 +55,32 @@ def add_adapter(model: PreTrainedModel, name: str, rank: int, alpha: int, *, tra
     return added
 
 
-class AdapterModule(nn.Module):
-    """Another module's forward pass, with one adapter of the backbone."""
+class WithAdapter(nn.Module):
+    """Another module's forward pass, with one adapter of the backbone or with none; holds no weights of its own."""
 
-    def __init__(self, module: nn.Module, backbone: nn.Module, name: str) -> None:
+    def __init__(self, module: nn.Module, backbone: nn.Module, name: str | None) -> None:
         super().__init__()
-        self.module = module
-        self._backbone = [backbone]  # in a list: it is another's to hold
+        self._others = (module, backbone)  # in a tuple: they are another's to train, move and save
         self.name = name
 
-    def forward(self, *inputs: Any) -> Any:
-        with adapter(self._backbone[0], self.name):
-            return self.module(*inputs)
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        module, backbone = self._others
+        with adapter(backbone, self.name):
+            return module(*inputs, **options)
 
 
-class AdapterScores(nn.Module):
+class SharedScores(nn.Module):
     """The forward pass of `reward_model.RewardModel` through a shared backbone."""
 
     def __init__(self, backbone: nn.Module, head: nn.Linear) -> None:
         super().__init__()
-        self._backbone = [backbone]
         self.head = head
+        self._others = (backbone,)
 
     def forward(self, input_ids: Tensor, last: Tensor) -> Tensor:
         """(B,) float32 scores: see `RewardModel.forward`."""
-        return score_last(self._backbone[0], self.head, input_ids, last)
+        with adapter(self._others[0], REWARD):
+            return score_last(self._others[0], self.head, input_ids, last)
 
 
 def reward_adapter(checkpoint: Path, base: Path) -> tuple[Mapping[str, Tensor], ModelConfig]:

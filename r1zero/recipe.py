@@ -21,6 +21,7 @@ from r1zero.config import (
     DPOConfig,
     GRPOConfig,
     LabConfig,
+    PPOConfig,
     RejectionSamplingConfig,
     RewardModelConfig,
     SFTConfig,
@@ -30,6 +31,7 @@ from r1zero.errors import UserError, unknown_name
 
 STAGES: dict[str, tuple[type[StageConfig], str]] = {
     "grpo": (GRPOConfig, "r1zero.train.loop:train_grpo"),
+    "ppo": (PPOConfig, "r1zero.train.loop:train_ppo"),
     "sft": (SFTConfig, "r1zero.train.sft:train_sft"),
     "dpo": (DPOConfig, "r1zero.train.dpo:train_dpo"),
     "reward_model": (RewardModelConfig, "r1zero.train.reward_model:train_reward_model"),

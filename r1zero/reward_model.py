@@ -132,12 +132,18 @@ class Scorer:
     """
 
     def __init__(
-        self, folder: Path, term: RewardModelTerm, config: ModelConfig, accelerator: Accelerator, *, max_tokens: int
+        self,
+        folder: Path,
+        term: RewardModelTerm,
+        config: ModelConfig,
+        accelerator: Accelerator,
+        *,
+        max_tokens: int,
     ) -> None:
         model = load_reward_model(folder, config, pad_token_id=0, seed=0)
         self.accelerator = accelerator
         self.max_tokens = max_tokens
-        self.mean, self.std = score_scale(model) if term.normalise else (0.0, 1.0)
+        self.mean, self.std = score_scale(folder) if term.normalise else (0.0, 1.0)
         dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
         self.module = freeze(RewardModel(model), dtype).to(accelerator.device)
 
@@ -146,9 +152,10 @@ class Scorer:
         return [(score - self.mean) / self.std for score in scores]
 
 
-def score_scale(model: PreTrainedModel) -> tuple[float, float]:
+def score_scale(folder: Path) -> tuple[float, float]:
     """Mean and deviation of its held-out scores that a checkpoint of ours keeps; 0 and 1 where there are none."""
-    mean, std = getattr(model.config, "reward_mean", 0.0), getattr(model.config, "reward_std", 1.0)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    mean, std = config.get("reward_mean", 0.0), config.get("reward_std", 1.0)
     return (mean, std) if std > 0 and math.isfinite(mean / std) else (0.0, 1.0)
 
 

@@ -6,15 +6,17 @@ stands between the policy's micro-batches, which it shares, and `advantages.gae`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from r1zero.adapters import VALUE, adapter
 from r1zero.config import ModelConfig, RewardModelTerm
 from r1zero.packing import supports_packing, use_packed_attention
-from r1zero.policy import MicroBatch, load_model, states_before
+from r1zero.policy import MicroBatch, Policy, load_model, states_before
 from r1zero.reward_model import load_reward_model, score_scale
 
 
@@ -32,11 +34,33 @@ class ValueModel(nn.Module):
 
     def forward(self, batch: MicroBatch) -> Tensor:
         """(B, T) float32 value of the state before each completion token; 0 on padding."""
-        states = states_before(self.backbone, batch)  # (N, D)
-        # A value is a sum of rewards: the three digits of bfloat16 would be seen in the advantages.
-        with torch.autocast(states.device.type, enabled=False):
-            values = self.head(states.float())[:, 0]  # (N,)
-        return batch.spread(values)
+        return values_before(self.backbone, self.head, batch)
+
+
+class SharedValueModel(nn.Module):
+    """The same through the policy's backbone, with an adapter: holds the adapter and the head."""
+
+    def __init__(self, policy: Policy, adapter_weights: Sequence[nn.Parameter], head: nn.Linear) -> None:
+        super().__init__()
+        self.head = head
+        self.adapter = nn.ParameterList(adapter_weights)
+        self.packed = policy.packed
+        self._others = (policy,)  # in a tuple: it is another's to train, move and save
+
+    def forward(self, batch: MicroBatch) -> Tensor:
+        """(B, T) float32: see `ValueModel.forward`."""
+        policy = self._others[0]
+        with adapter(policy.model, VALUE):
+            return values_before(policy.backbone, self.head, batch)
+
+
+def values_before(backbone: nn.Module, head: nn.Linear, batch: MicroBatch) -> Tensor:
+    """(B, T) float32: what `head` makes of the state before each completion token."""
+    states = states_before(backbone, batch)  # (N, D)
+    # A value is a sum of rewards: the three digits of bfloat16 would be seen in the advantages.
+    with torch.autocast(states.device.type, enabled=False):
+        values = head(states.float())[:, 0]  # (N,)
+    return batch.spread(values)
 
 
 def value_from_policy(folder: Path, config: ModelConfig) -> ValueModel:
@@ -49,7 +73,7 @@ def value_from_reward_model(folder: Path, config: ModelConfig, term: RewardModel
     """The reward model with its head: V begins as what the model would score the text so far with (arXiv 2203.02155,
     appendix C.4), in the units in which the score enters the reward."""
     model = load_reward_model(folder, config, pad_token_id=0, seed=0)
-    return ValueModel(model.base_model, head_in_reward_units(model.score, score_scale(model), term))
+    return ValueModel(model.base_model, head_in_reward_units(model.score, score_scale(folder), term))
 
 
 def zero_head(backbone: PreTrainedModel) -> nn.Linear:

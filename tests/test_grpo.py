@@ -21,8 +21,11 @@ from r1zero.policy import Policy, Row, add_lora
 from r1zero.rewards import Rewarder
 from r1zero.rollout.scripted import ScriptedEngine
 from r1zero.rollout.weights import named_weights
-from r1zero.train.grpo import GRPO, ScoredGroup, StepBatch, learning_rate, max_tokens_at
+from r1zero.train.batch import StepBatch
+from r1zero.train.grpo import GRPO
 from r1zero.train.loop import train_grpo
+from r1zero.train.policy_gradient import ScoredGroup, max_tokens_at
+from r1zero.train.updater import learning_rate
 from r1zero.verifiers import VerifierPool
 from tests import data_parallel
 from tests.tiny_models import char_tokenizer, save_model, tiny_llama

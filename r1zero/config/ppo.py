@@ -40,12 +40,17 @@ class PPOAlgorithmConfig(PolicyGradientConfig):
     whiten: bool = True
     """Advantages to mean 0 and deviation 1 over all tokens of the step."""
 
+    @property
+    def needs_reference(self) -> bool:
+        return self.beta > 0 or self.measure_kl
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require(0 <= self.gamma <= 1 and 0 <= self.lam <= 1, "gamma and lam must be in 0 .. 1")
         require(self.kl_target >= 0, f"kl_target must be 0 or more, got {self.kl_target}")
         require(self.kl_horizon >= 1, f"kl_horizon must be 1 or more, got {self.kl_horizon}")
         require(self.kl_target == 0 or self.beta > 0, "kl_target steers beta, which must not be 0")
+        require(self.kl_target == 0 or self.kl_in == "reward", "kl_target steers the KL in the reward: set kl_in")
         require(
             self.reference_every == 0 or self.kl_target == 0,
             "kl_target is a distance from one reference: leave reference_every at 0",

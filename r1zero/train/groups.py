@@ -23,7 +23,7 @@ from r1zero.reward_model import Scorer, ScoreRows, find_reward_model
 from r1zero.rewards import Pending, Rewarder, with_scores
 from r1zero.rollout import engine_name, make_engine
 from r1zero.rollout.base import Engine, Sampling
-from r1zero.train.grpo import ScoredGroup
+from r1zero.train.policy_gradient import ScoredGroup
 from r1zero.verifiers import VerifierPool, VerifierSpec, resolve
 
 SCORED_TOKENS = 16384

@@ -1,4 +1,4 @@
-"""A GRPO run from its config to its last checkpoint: what stands around the algorithm of `train/grpo.py`.
+"""A run of GRPO or PPO from its config to its last checkpoint: what stands around the algorithm.
 
 Everything that can be wrong with the input is looked at before the run's folder is made.
 """
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from r1zero import datasets, models, prompts
 from r1zero.checkpoint import load_trainer_state, prune, save_checkpoint
-from r1zero.config import DataConfig, GRPOConfig
+from r1zero.config import DataConfig, GRPOConfig, PPOConfig, RLConfig
 from r1zero.errors import UserError
 from r1zero.eval import benchmarks
 from r1zero.eval.decontaminate import require_clean
@@ -26,15 +26,19 @@ from r1zero.eval.harness import evaluate
 from r1zero.eval.result import EvalResult
 from r1zero.health import Health
 from r1zero.logprobs import require_neutral_sampling
-from r1zero.policy import Policy, add_lora, compute_dtype, load_model, load_tokenizer
+from r1zero.policy import Policy, Row, add_lora, compute_dtype, load_model, load_tokenizer
 from r1zero.prompts import Template
-from r1zero.records import Problem
+from r1zero.records import Completion, Problem
+from r1zero.reward_model import find_reward_model
 from r1zero.rewards import Rewarder
 from r1zero.rollout import engine_name, make_engine
-from r1zero.rollout.base import Sampling
+from r1zero.rollout.base import Engine, OnCompletion, Sampling
 from r1zero.run import RunFolder, plain
 from r1zero.tracking import Tracker, make_accelerator, say
-from r1zero.train.grpo import GRPO, ScoredGroup
+from r1zero.train.grpo import GRPO
+from r1zero.train.policy_gradient import PolicyGradient, ScoredGroup
+from r1zero.train.ppo import PPO
+from r1zero.train.ppo_models import load_models, load_scorers
 from r1zero.train.session import complete, find_run, step_of, stop_requests
 from r1zero.verifiers import VerifierPool, VerifierSpec, resolve
 
@@ -50,9 +54,21 @@ class Inputs:
     held_out: list[Problem]
     skipped: int
     """Training prompts over the limit, left out as the config says."""
+    reward_models: tuple[Path, ...]
+    """Checkpoints of `reward.models`."""
 
 
 def train_grpo(config: GRPOConfig, *, resume: bool = False) -> Path:
+    """A run of GRPO or its family: see `train`."""
+    return train(config, resume=resume)
+
+
+def train_ppo(config: PPOConfig, *, resume: bool = False) -> Path:
+    """A run of PPO: see `train`."""
+    return train(config, resume=resume)
+
+
+def train(config: GRPOConfig | PPOConfig, *, resume: bool = False) -> Path:
     """Run `config` to its last step; returns the last checkpoint. `resume` goes on from the latest one.
 
     Raises UserError for every mistake that is the user's to mend. Ctrl-C and SIGTERM end the run after the step under
@@ -71,7 +87,7 @@ def train_grpo(config: GRPOConfig, *, resume: bool = False) -> Path:
         folder.close()
 
 
-def prepare(config: GRPOConfig) -> Inputs:
+def prepare(config: RLConfig) -> Inputs:
     """Load and check model, template, verifiers and data. Writes nothing."""
     for term in config.reward.terms:
         resolve(VerifierSpec(name=term.verifier, options=term.options))
@@ -100,6 +116,7 @@ def prepare(config: GRPOConfig) -> Inputs:
         problems=kept,
         held_out=held_out,
         skipped=skipped,
+        reward_models=tuple(find_reward_model(term.path, tokenizer) for term in config.reward.models),
     )
 
 
@@ -126,7 +143,9 @@ def within_limit(
     return kept, len(over)
 
 
-def _train(config: GRPOConfig, inputs: Inputs, folder: RunFolder, checkpoint: Path | None, pool: VerifierPool) -> Path:
+def _train(
+    config: GRPOConfig | PPOConfig, inputs: Inputs, folder: RunFolder, checkpoint: Path | None, pool: VerifierPool
+) -> Path:
     transformers.utils.logging.disable_progress_bar()
     dtype = compute_dtype(config.model)
     accelerator = make_accelerator(config.run, folder, "bf16" if dtype == torch.bfloat16 else "no")
@@ -149,28 +168,41 @@ def _train(config: GRPOConfig, inputs: Inputs, folder: RunFolder, checkpoint: Pa
     if accelerator.device.type == "cpu":
         torch.set_num_threads(config.run.threads or os.cpu_count() or 1)
     try:
-        grpo = GRPO(
+        algorithm = _algorithm(
             config,
+            inputs,
             accelerator=accelerator,
             policy=Policy(model),
-            # From where the run began, not from the checkpoint: GRPO.load_state brings a replaced one back.
-            reference=Policy(load_model(inputs.model_path, config.model)) if config.algorithm.beta > 0 else None,
             tokenizer=inputs.tokenizer,
             template=inputs.template,
             problems=inputs.problems,
             engine=engine,
             rewarder=Rewarder(config.reward, pool),
         )
-        best = _restore(grpo, checkpoint) if checkpoint else None
-        run = _Run(config, inputs, folder, grpo, pool, start, best)
+        best = _restore(algorithm, checkpoint) if checkpoint else None
+        run = _Run(config, inputs, folder, algorithm, pool, start, best)
         return run.go()
     finally:
         engine.close()
 
 
-def _restore(grpo: GRPO, checkpoint: Path) -> tuple[int, float] | None:
+def _algorithm(config: GRPOConfig | PPOConfig, inputs: Inputs, **parts: Any) -> PolicyGradient[Any]:
+    """The stage's algorithm with its models, from where the run began: `load_state` brings what has moved since."""
+    base, accelerator = inputs.model_path, parts["accelerator"]
+    if isinstance(config, PPOConfig):
+        found = load_models(config, parts["policy"], base, inputs.reward_models, accelerator)
+        return PPO(config, value=found.value, reference=found.reference, scorers=found.scorers, **parts)
+    return GRPO(
+        config,
+        reference=Policy(load_model(base, config.model)) if config.algorithm.beta > 0 else None,
+        scorers=load_scorers(config, inputs.reward_models, accelerator),
+        **parts,
+    )
+
+
+def _restore(algorithm: PolicyGradient[Any], checkpoint: Path) -> tuple[int, float] | None:
     tensors, state = load_trainer_state(checkpoint)
-    grpo.load_state(tensors, state)
+    algorithm.load_state(tensors, state)
     best = state.get("best")
     return (best[0], best[1]) if best else None
 
@@ -180,10 +212,10 @@ class _Run:
 
     def __init__(
         self,
-        config: GRPOConfig,
+        config: RLConfig,
         inputs: Inputs,
         folder: RunFolder,
-        grpo: GRPO,
+        algorithm: PolicyGradient[Any],
         pool: VerifierPool,
         start: int,
         best: tuple[int, float] | None,
@@ -191,18 +223,18 @@ class _Run:
         self.config = config
         self.inputs = inputs
         self.folder = folder
-        self.grpo = grpo
+        self.algorithm = algorithm
         self.pool = pool
         self.start = start
         self.best = best
-        self.main = grpo.accelerator.is_main_process
+        self.main = algorithm.accelerator.is_main_process
         if self.main:
             # Before the first checkpoint too: a run killed there begins anew, and its lines go.
             folder.forget_after(start or -1)
             folder.write_config(config)
             folder.write_manifest(self._manifest())
             folder.checkpoints.mkdir(exist_ok=True)
-        self.tracker = Tracker(grpo.accelerator, folder, config.run, first_step=start + 1)
+        self.tracker = Tracker(algorithm.accelerator, folder, config.run, first_step=start + 1)
         self.first_eval: EvalResult | None = None
         self.warned: dict[str, int] = {}
         """The step at which each warning was last said."""
@@ -211,23 +243,23 @@ class _Run:
     def go(self) -> Path:
         """Every step that is left; returns the last checkpoint."""
         run = self.config.run
-        say(f"run {self.folder.path}: steps {self.start + 1} to {run.steps}, engine {self.grpo.engine.name}")
+        say(f"run {self.folder.path}: steps {self.start + 1} to {run.steps}, engine {self.algorithm.engine.name}")
         if self.inputs.skipped:
             say(f"{self.inputs.skipped} training prompts over the token limit are left out", style="yellow")
         if self.start == 0 and self.inputs.held_out:
-            self.first_eval = self._evaluate(0)
-            self.tracker.log(0, _eval_metrics(self.first_eval))
+            self.first_eval, figures = self._evaluate(0)
+            self.tracker.log(0, figures)
         last_eval = self.first_eval
         checkpoint: Path | None = None
         with stop_requests() as stop:
             for step in range(self.start + 1, run.steps + 1):
-                metrics, groups, advantages = self.grpo.step(step)
+                metrics, groups, advantages = self.algorithm.step(step)
                 self._warn(step, metrics)
                 save = step == run.steps or step % run.checkpoint_every == 0 or stop.requested
                 every = self.config.eval.every
                 if self.inputs.held_out and (step == run.steps or (every and step % every == 0)):
-                    last_eval = self._evaluate(step)
-                    metrics |= _eval_metrics(last_eval)
+                    last_eval, figures = self._evaluate(step)
+                    metrics |= figures
                     if self.best is None or last_eval.pass_at_1 > self.best[1]:
                         self.best = (step, last_eval.pass_at_1)
                         save = True
@@ -246,29 +278,31 @@ class _Run:
         return checkpoint
 
     def _save(self, step: int) -> Path:
-        grpo = self.grpo
+        algorithm = self.algorithm
         target = self.folder.checkpoints / f"step-{step}"
         if self.main:
-            tensors, state = grpo.state()
+            tensors, state = algorithm.state()
             save_checkpoint(
                 self.folder.checkpoints,
                 step,
-                grpo.model.model,
+                algorithm.model.model,
                 self.inputs.tokenizer,
                 tensors=tensors,
                 state={**state, "best": self.best},
             )
             prune(self.folder.checkpoints, self.config.run.keep_checkpoints, self.best[0] if self.best else None)
-        grpo.accelerator.wait_for_everyone()
+        algorithm.accelerator.wait_for_everyone()
         return target
 
-    def _evaluate(self, step: int) -> EvalResult:
+    def _evaluate(self, step: int) -> tuple[EvalResult, dict[str, float]]:
+        """The held-out problems' result, and its figures for the metrics."""
         settings = self.config.eval
         began = time.perf_counter()
         first = self.config.reward.terms[0]
+        engine = _Remembering(self.algorithm.engine)
         result = evaluate(
             self.inputs.held_out,
-            engine=self.grpo.engine,
+            engine=cast(Engine, engine),
             tokenizer=self.inputs.tokenizer,
             template=self.inputs.template,
             sampling=eval_sampling(self.config),
@@ -287,11 +321,13 @@ class _Run:
         )
         if self.main:
             self.folder.save_eval(step, result.samples)
-        return result
+        rows = [row for row, _ in engine.sampled]
+        more = self.algorithm.held_out_figures(rows, [truncated for _, truncated in engine.sampled])
+        return result, _eval_metrics(result) | more
 
     def _warn(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Say what the mismatch guard and the health alarms found; the same again only every tenth step."""
-        found = {f"mismatch ({c.name})": c.message for c in self.grpo.causes} | self.health.check(metrics)
+        found = {f"mismatch ({c.name})": c.message for c in self.algorithm.causes} | self.health.check(metrics)
         for name, message in found.items():
             if step - self.warned.get(name, -10) >= 10:
                 self.warned[name] = step
@@ -301,7 +337,7 @@ class _Run:
         inputs = self.inputs
         return {
             "seed": self.config.run.seed,
-            "engine": self.grpo.engine.name,
+            "engine": self.algorithm.engine.name,
             "template": {
                 "name": inputs.template.name,
                 "fingerprint": inputs.template.fingerprint,
@@ -315,7 +351,7 @@ class _Run:
                 "held_out": len(inputs.held_out),
                 "held_out_fingerprint": datasets.fingerprint(inputs.held_out),
             },
-            "processes": self.grpo.accelerator.num_processes,
+            "processes": self.algorithm.accelerator.num_processes,
         }
 
     def _summary(self, last: EvalResult | None, checkpoint: Path) -> None:
@@ -339,7 +375,29 @@ class _Run:
                     print(f"  {name}: {shown.completion.strip()!r} -> {shown.outcome} ({shown.reason})")
 
 
-def eval_sampling(config: GRPOConfig) -> Sampling:
+class _Remembering:
+    """An engine that keeps the tokens it sampled, for what looks at them besides the verifiers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.sampled: list[tuple[Row, bool]] = []
+        """Each row, and whether it was cut off."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, n: int, on_completion: OnCompletion | None = None
+    ) -> list[tuple[Completion, ...]]:
+        groups = self._engine.generate(prompts, sampling, n, on_completion)
+        for prompt, group in zip(prompts, groups, strict=True):
+            for completion in group:
+                row = Row(prompt_ids=tuple(prompt), completion_ids=completion.token_ids)
+                self.sampled.append((row, completion.truncated))
+        return groups
+
+
+def eval_sampling(config: RLConfig) -> Sampling:
     """How held-out problems are sampled; stop tokens and seed are the harness's to set."""
     settings = config.eval
     return Sampling(
@@ -350,7 +408,8 @@ def eval_sampling(config: GRPOConfig) -> Sampling:
 
 
 def _eval_metrics(result: EvalResult) -> dict[str, float]:
-    return {
+    """`eval/score` is the first term's mean score: of a verifier that only says right or wrong, its pass@1."""
+    figures = {
         "eval/pass@1": result.pass_at_1,
         "eval/ci95_low": result.ci95[0],
         "eval/ci95_high": result.ci95[1],
@@ -359,6 +418,8 @@ def _eval_metrics(result: EvalResult) -> dict[str, float]:
         "eval/error": result.error,
         "eval/tokens": result.tokens_per_answer,
     }
+    scores = [sample.score for sample in result.samples if sample.score is not None]
+    return figures | ({"eval/score": sum(scores) / len(scores)} if scores else {})
 
 
 def _rollout_rows(

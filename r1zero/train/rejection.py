@@ -39,8 +39,8 @@ from r1zero.run import RunFolder, plain, read_rollouts, write_atomically
 from r1zero.selection import Candidate, Pair, balanced, choose, make_pairs
 from r1zero.tracking import say
 from r1zero.train.groups import GroupSampler, check_judges, group_sampler
-from r1zero.train.grpo import ScoredGroup
 from r1zero.train.loop import within_limit
+from r1zero.train.policy_gradient import ScoredGroup
 from r1zero.train.session import find_run, stop_requests
 from r1zero.verifiers import Outcome
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -37,15 +37,11 @@ class Updater:
         lr = learning_rate(self.settings, step, self.num_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        self.optimizer.zero_grad()
         metrics = self.backward(losses)
-        limit = self.settings.max_grad_norm or math.inf
-        norm = float(self.accelerator.clip_grad_norm_(self.module.parameters(), limit))
-        # A gradient that is not finite would poison the optimizer's moments: the step is skipped, and shows.
-        if math.isfinite(norm):
-            self.optimizer.step()
-        metrics |= {"optimizer/lr": lr, "optimizer/grad_norm": norm}
-        metrics["optimizer/skipped"] = float(not math.isfinite(norm))
+        norm, skipped = clipped_step(
+            self.accelerator, self.module.parameters(), self.optimizer, self.settings.max_grad_norm
+        )
+        metrics |= {"optimizer/lr": lr, "optimizer/grad_norm": norm, "optimizer/skipped": skipped}
         return metrics | {"time/step": time.perf_counter() - began}
 
     def backward(self, losses: Sequence[Loss]) -> dict[str, float]:
@@ -70,6 +66,22 @@ class Updater:
         self.optimizer.load_state_dict(tensors["optimizer"])
         if "trained" in tensors:
             self.module.load_state_dict(tensors["trained"], strict=False)
+
+
+def clipped_step(
+    accelerator: Accelerator, parameters: Iterable[nn.Parameter], optimizer: torch.optim.Optimizer, max_norm: float
+) -> tuple[float, float]:
+    """Scale the gradients of `parameters` down to `max_norm` (0: never), take a step, forget them.
+
+    Returns the norm they had, and 1.0 where the step was skipped, else 0.0.
+    """
+    norm = float(accelerator.clip_grad_norm_(parameters, max_norm or math.inf))
+    # A gradient that is not finite would poison the optimizer's moments: the step is skipped, and shows.
+    finite = math.isfinite(norm)
+    if finite:
+        optimizer.step()
+    optimizer.zero_grad()
+    return norm, float(not finite)
 
 
 def adamw(module: nn.Module, settings: OptimizerConfig) -> torch.optim.AdamW:
