@@ -10,9 +10,10 @@ import argparse
 import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
@@ -21,6 +22,8 @@ from r1zero.config import (
     DPOConfig,
     GRPOConfig,
     LabConfig,
+    MeasureConfig,
+    PipelineConfig,
     PPOConfig,
     RejectionSamplingConfig,
     RewardModelConfig,
@@ -28,6 +31,10 @@ from r1zero.config import (
     StageConfig,
 )
 from r1zero.errors import UserError, unknown_name
+from r1zero.run import plain
+
+C = TypeVar("C")
+_PARSERS: dict[type, ArgumentParser] = {}
 
 STAGES: dict[str, tuple[type[StageConfig], str]] = {
     "grpo": (GRPOConfig, "r1zero.train.loop:train_grpo"),
@@ -37,6 +44,7 @@ STAGES: dict[str, tuple[type[StageConfig], str]] = {
     "reward_model": (RewardModelConfig, "r1zero.train.reward_model:train_reward_model"),
     "rejection_sampling": (RejectionSamplingConfig, "r1zero.train.rejection:train_rejection_sampling"),
     "lab": (LabConfig, "r1zero.lab:train_lab"),
+    "pipeline": (PipelineConfig, "r1zero.pipeline:train_pipeline"),
 }
 """Stage -> its config, and the function `(config, *, resume) -> last checkpoint` that runs it (imported when run)."""
 
@@ -96,29 +104,53 @@ def load(name_or_path: str, overrides: Sequence[str] = (), *, settings: Mapping[
 
     Raises UserError for a key that does not exist (with the near one), a value of the wrong type or out of range.
     """
-    stage, settings, parser = _prepare(name_or_path, settings or {})
-    known = _keys(stage)
-    _refuse_unknown([key for key, _ in _flat(settings)], known, f"recipe {name_or_path}")
+    stage, prepared = _prepare(name_or_path, settings or {})
+    if stage is PipelineConfig:
+        return _load_pipeline(prepared, overrides, f"recipe {name_or_path}")
+    return checked(stage, prepared, overrides, f"recipe {name_or_path}")
+
+
+def from_settings(settings: Mapping[str, Any], overrides: Sequence[str], where: str) -> StageConfig:
+    """The checked config of settings that are no recipe's; `where` names them in errors."""
+    return checked(_stage_class(settings, where), settings, overrides, where)
+
+
+def checked(config: type[C], settings: Mapping[str, Any], overrides: Sequence[str], where: str) -> C:
+    """`config` made of `settings` with `overrides` laid on them. Raises UserError as `load` does."""
+    known = _keys(config)
+    _refuse_unknown([key for key, _ in _flat(settings)], known, where)
     options = [word[2:].partition("=")[0] for word in overrides if word.startswith("--")]
-    _refuse_unknown(options, {*known, "print_config"}, "options")
+    _refuse_unknown(options, {*known, "print_config"}, f"options of {where}")
     for option in options:
         if option not in known and option.rpartition(".")[0] not in {*known, ""}:
             # The parser would take it for one new key and forget the others.
             raise UserError(f"--{option} reaches too deep into a setting that is a mapping: set it in a recipe file")
+    parser = _parser(config)
     try:
-        namespace = parser.parse_args(list(overrides), namespace=parser.parse_object(settings))
-        return stage(**vars(parser.instantiate(namespace)))
+        # A copy: the parser puts its own objects into what it is given.
+        namespace = parser.parse_args(list(overrides), namespace=parser.parse_object(deepcopy(dict(settings))))
+        return config(**vars(parser.instantiate(namespace)))
     except (argparse.ArgumentError, TypeError, ValueError) as error:
-        raise UserError(f"recipe {name_or_path}: {' '.join(str(error).split())}") from error
+        raise UserError(f"{where}: {' '.join(str(error).split())}") from error
 
 
 def help_text(name_or_path: str) -> str:
     """Every setting with its type, default and meaning."""
-    return _prepare(name_or_path, {})[2].format_help()
+    parser = _parser(_prepare(name_or_path, {})[0])
+    parser.prog = f"r1zero train {name_or_path}"
+    return parser.format_help()
 
 
-def _prepare(name_or_path: str, over: Mapping[str, Any]) -> tuple[type[StageConfig], dict[str, Any], ArgumentParser]:
+def _prepare(name_or_path: str, over: Mapping[str, Any]) -> tuple[type[StageConfig], dict[str, Any]]:
     settings = merged(read(name_or_path), over)
+    config = _stage_class(settings, f"recipe {name_or_path}")
+    if isinstance(settings.setdefault("run", {}), dict):
+        settings["run"].setdefault("name", Path(name_or_path).stem)
+    return config, settings
+
+
+def _stage_class(settings: Mapping[str, Any], where: str) -> type[StageConfig]:
+    """The config class that `settings` are for, once each of its sections is a mapping."""
     name = settings.get("stage", "grpo")
     if name not in STAGES:
         raise unknown_name("stage", str(name), STAGES)
@@ -126,23 +158,88 @@ def _prepare(name_or_path: str, over: Mapping[str, Any]) -> tuple[type[StageConf
     for field in dataclasses.fields(config):
         is_section = dataclasses.is_dataclass(cast(object, field.default_factory))
         if is_section and not isinstance(settings.get(field.name, {}), dict):
-            raise UserError(
-                f"recipe {name_or_path}: section {field.name} must be a mapping, is {settings[field.name]!r}"
-            )
-    if isinstance(settings.setdefault("run", {}), dict):
-        settings["run"].setdefault("name", Path(name_or_path).stem)
-    set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    parser = ArgumentParser(
-        exit_on_error=False, prog=f"r1zero train {name_or_path}", usage="%(prog)s [--section.key value ...]"
-    )
-    parser.add_class_arguments(config)
-    return config, settings, parser
+            raise UserError(f"{where}: section {field.name} must be a mapping, is {settings[field.name]!r}")
+    return config
+
+
+def _parser(config: type) -> ArgumentParser:
+    """Made once a class: reading the docstrings takes a tenth of a second, and a pipeline has many stages."""
+    if config not in _PARSERS:
+        set_parsing_settings(docstring_parse_attribute_docstrings=True)
+        parser = ArgumentParser(exit_on_error=False, usage="%(prog)s [--section.key value ...]")
+        parser.add_class_arguments(config)
+        _PARSERS[config] = parser
+    return _PARSERS[config]
+
+
+# -- pipelines -------------------------------------------------------------------------------------------------------
+
+
+def _load_pipeline(settings: Mapping[str, Any], overrides: Sequence[str], where: str) -> PipelineConfig:
+    """A pipeline with the complete settings of all its stages, each checked as a recipe of its own is."""
+    own, inner = _split_overrides(overrides)
+    parts: dict[str, dict[str, Any]] = {}
+    for kind in ("stages", "measures"):
+        entries = settings.get(kind) or {}
+        if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+            raise UserError(f"{where}: {kind} must map names to settings")
+        parts[kind] = entries
+        for other, name in inner:
+            if other == kind and name not in entries:
+                raise unknown_name(f"name in --{kind}.{name}", name, entries)
+    outer = {key: value for key, value in settings.items() if key != "measures"}
+    pipeline = checked(PipelineConfig, outer, own, where)
+    folder = str(Path(pipeline.run.root) / pipeline.run.name)
+    stages: dict[str, dict[str, Any]] = {}
+    for name, entry in parts["stages"].items():
+        place = f"stage {name} of {where}"
+        recipe = entry.get("recipe", "")
+        full = merged(read(recipe) if recipe else {}, {key: value for key, value in entry.items() if key != "recipe"})
+        if full.get("stage") in ("pipeline", "lab"):
+            raise UserError(f"{place}: a {full['stage']} cannot be a stage of a pipeline")
+        full = merged(full, {"run": {"name": name, "root": folder}})
+        config = from_settings(full, inner.get(("stages", name), ()), place)
+        if (config.run.name, config.run.root) != (name, folder):
+            raise UserError(f"{place}: the pipeline names its stages' runs: leave out run.name and run.root")
+        stages[name] = {"recipe": recipe, **plain(config)}
+    measures = {
+        name: checked(MeasureConfig, entry, inner.get(("measures", name), ()), f"measure {name} of {where}")
+        for name, entry in parts["measures"].items()
+    }
+    return dataclasses.replace(pipeline, stages=stages, measures=measures)
+
+
+def _split_overrides(overrides: Sequence[str]) -> tuple[list[str], dict[tuple[str, str], list[str]]]:
+    """A pipeline's own overrides, and those of each stage and measure with `--stages.NAME.` taken off."""
+    known = {"print_config", *(field.name for field in dataclasses.fields(PipelineConfig))}
+    own: list[str] = []
+    inner: dict[tuple[str, str], list[str]] = {}
+    current = own
+    for word in overrides:
+        if word.startswith("--"):
+            kind, _, rest = word[2:].partition("=")[0].partition(".")
+            name, _, key = rest.partition(".")
+            if kind not in known:
+                raise unknown_name("setting of a pipeline", kind, known)
+            if kind in ("stages", "measures"):
+                if not key:
+                    raise UserError(f"{word}: say which of its settings, as --{kind}.NAME.section.key VALUE")
+                current = inner.setdefault((kind, name), [])
+                word = "--" + word.removeprefix(f"--{kind}.{name}.")
+            else:
+                current = own
+        current.append(word)
+    return own, inner
 
 
 def run(config: StageConfig, *, resume: bool) -> Path:
     """Run the stage a config is of; returns its last checkpoint."""
     module, _, function = STAGES[config.stage][1].partition(":")
     checkpoint: Path = getattr(importlib.import_module(module), function)(config, resume=resume)
+    if not isinstance(config, LabConfig | PipelineConfig):
+        from r1zero import lineage  # it hashes weights, and a recipe's --help must not wait for torch
+
+        lineage.record(config, checkpoint)
     return checkpoint
 
 

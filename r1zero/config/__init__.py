@@ -15,6 +15,7 @@ from r1zero.config.offline import (
     SFTConfig,
     TextDataConfig,
 )
+from r1zero.config.pipeline import MeasureConfig, PipelineConfig, PipelineRunConfig
 from r1zero.config.ppo import PPOAlgorithmConfig, PPOConfig, ValueConfig
 from r1zero.config.rejection import PairsConfig, RejectionSamplingConfig, SamplingRunConfig, SelectionConfig
 from r1zero.config.rl import HealthConfig, LengthSwitch, PolicyGradientConfig, RLConfig
@@ -36,7 +37,7 @@ from r1zero.config.sections import (
 
 PolicyConfig = GRPOConfig | PPOConfig | SFTConfig | DPOConfig
 """The stages whose checkpoints answer prompts."""
-StageConfig = PolicyConfig | RewardModelConfig | RejectionSamplingConfig | LabConfig
+StageConfig = PolicyConfig | RewardModelConfig | RejectionSamplingConfig | LabConfig | PipelineConfig
 
 __all__ = [
     "AlgorithmConfig",
@@ -54,12 +55,15 @@ __all__ = [
     "LabPanel",
     "LabVariant",
     "LengthSwitch",
+    "MeasureConfig",
     "ModelConfig",
     "OptimizerConfig",
     "OutcomePolicy",
     "PPOAlgorithmConfig",
     "PPOConfig",
     "PairsConfig",
+    "PipelineConfig",
+    "PipelineRunConfig",
     "PolicyConfig",
     "PolicyGradientConfig",
     "PreferenceDataConfig",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -23,6 +24,7 @@ from r1zero.reward_model import Scorer, ScoreRows, find_reward_model
 from r1zero.rewards import Pending, Rewarder, with_scores
 from r1zero.rollout import engine_name, make_engine
 from r1zero.rollout.base import Engine, Sampling
+from r1zero.run import plain
 from r1zero.train.policy_gradient import ScoredGroup
 from r1zero.verifiers import VerifierPool, VerifierSpec, resolve
 
@@ -121,3 +123,35 @@ def group_sampler(
             rewarder=Rewarder(reward, pool),
             scorers=scorers,
         )
+
+
+def completion_rows(
+    groups: Sequence[ScoredGroup], template: Template, tokenizer: PreTrainedTokenizerBase
+) -> Iterator[dict[str, Any]]:
+    """A row a completion, as it is kept on disk: what was asked, what was said, what was said of it."""
+    prefill = template.turn_prefill(tokenizer)
+    for group in groups:
+        prompt = template.render(group.problem.prompt, tokenizer)
+        for index, (completion, reward) in enumerate(zip(group.completions, group.rewards, strict=True)):
+            yield {
+                "problem_id": group.problem.id,
+                "question": group.problem.prompt,
+                "answer": group.problem.answer,
+                "data": plain(group.problem.data),
+                "prompt": prompt,
+                "sample": index,
+                "completion": prefill + completion.text,
+                "finish_reason": completion.finish_reason,
+                "num_tokens": completion.num_tokens,
+                "verdicts": {
+                    name: {
+                        "outcome": str(verdict.outcome),
+                        "score": verdict.score,
+                        "reason": verdict.reason,
+                        "extracted": verdict.extracted,
+                    }
+                    for name, verdict in reward.parts.items()
+                },
+                "scores": dict(reward.scores),
+                "reward": reward.value,
+            }

@@ -35,10 +35,10 @@ from r1zero.prompts import Template
 from r1zero.records import Problem
 from r1zero.rewards import reward_metrics
 from r1zero.rollout.base import Sampling
-from r1zero.run import RunFolder, plain, read_rollouts, write_atomically
+from r1zero.run import RunFolder, read_rollouts, write_atomically
 from r1zero.selection import Candidate, Pair, balanced, choose, make_pairs
 from r1zero.tracking import say
-from r1zero.train.groups import GroupSampler, check_judges, group_sampler
+from r1zero.train.groups import check_judges, completion_rows, group_sampler
 from r1zero.train.loop import within_limit
 from r1zero.train.policy_gradient import ScoredGroup
 from r1zero.train.session import find_run, stop_requests
@@ -134,7 +134,7 @@ def _sample(config: RejectionSamplingConfig, inputs: Inputs, folder: RunFolder) 
     ):
         for number in range(done + 1, len(batches) + 1):
             groups = sampler.draw(batches[number - 1], batch_sampling(config, inputs, number), config.samples)
-            folder.save_rollouts(number, _rows(groups, sampler))
+            folder.save_rollouts(number, _rows(groups, inputs))
             figures = reward_metrics([reward for group in groups for reward in group.rewards])
             folder.log({"step": number, "problems": len(groups), **figures})
             say(
@@ -174,42 +174,16 @@ def _batch_file(folder: RunFolder, number: int) -> Path:
     return folder.path / "rollouts" / f"step-{number:06d}.jsonl.zst"
 
 
-def _rows(groups: Sequence[ScoredGroup], sampler: GroupSampler) -> Iterator[dict[str, Any]]:
+def _rows(groups: Sequence[ScoredGroup], inputs: Inputs) -> Iterator[dict[str, Any]]:
     """A row a completion, with everything the selection needs."""
-    prefill = sampler.template.turn_prefill(sampler.tokenizer)
-    for group in groups:
-        prompt = sampler.template.render(group.problem.prompt, sampler.tokenizer)
-        for index, (completion, reward) in enumerate(zip(group.completions, group.rewards, strict=True)):
-            text = prefill + completion.text
-            yield {
-                "problem_id": group.problem.id,
-                "question": group.problem.prompt,
-                "answer": group.problem.answer,
-                "data": plain(group.problem.data),
-                "prompt": prompt,
-                "sample": index,
-                "completion": text,
-                "unfit": _unfit(text, group.problem, sampler),
-                "finish_reason": completion.finish_reason,
-                "num_tokens": completion.num_tokens,
-                "verdicts": {
-                    name: {
-                        "outcome": str(verdict.outcome),
-                        "score": verdict.score,
-                        "reason": verdict.reason,
-                        "extracted": verdict.extracted,
-                    }
-                    for name, verdict in reward.parts.items()
-                },
-                "scores": dict(reward.scores),
-                "reward": reward.value,
-            }
+    for row in completion_rows(groups, inputs.template, inputs.tokenizer):
+        yield row | {"unfit": _unfit(row["completion"], row["question"], inputs)}
 
 
-def _unfit(text: str, problem: Problem, sampler: GroupSampler) -> str:
+def _unfit(text: str, question: str, inputs: Inputs) -> str:
     """What a stage that trains on `text` would refuse it for; empty where it takes it."""
     try:
-        encode_response(text, problem.prompt, sampler.template, sampler.tokenizer)
+        encode_response(text, question, inputs.template, inputs.tokenizer)
     except UserError as error:
         return str(error)
     return ""
