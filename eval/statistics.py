@@ -38,8 +38,10 @@ def clustered_mean(question_means: Sequence[float], samples_per_question: float)
 
     The interval is Wilson's score interval at the effective sample size n_eff = p(1 - p) / stderr^2 (the idea of Korn
     and Graubard, Survey Methodology 24, 1998, for clustered proportions), with Student's t quantile where the spread
-    over questions had to be estimated: unlike mean +- 2 stderr it stays in [0, 1], covers near 0 and 1 and on 30
-    questions, and is not empty when all questions score alike. Coverage by simulation: tests/test_statistics.py.
+    over questions had to be estimated: unlike mean +- 2 stderr it stays in [0, 1] and is not empty when all questions
+    score alike. Coverage by simulation (tests/test_statistics.py): 93 to 97 in 100 for true means of 0.1 to 0.9. Nearer
+    the ends a few questions carry the whole score: at 0.02 to 0.05 up to 98 in 100, and, with k of 16 and more on 30
+    questions that are each all but always right or always wrong, down to 88: no sample shows what it did not see.
     n_eff lies between n and n * samples_per_question: a question counts for one trial at least (means in [0, 1] spread
     no wider than 0s and 1s), a sample for one at most.
     """
@@ -55,8 +57,20 @@ def clustered_mean(question_means: Sequence[float], samples_per_question: float)
     # All right or all wrong: no spread was seen, and p is known no better than from one sample a question.
     n_eff = n if p in (0.0, 1.0) else max(n, min(most, p * (1 - p) / stderr**2 if stderr > 0 else most))
     # With one sample a question the variance is p(1 - p), and nothing but p was estimated.
-    z = float(student_t.ppf(0.975, n - 1)) if samples_per_question > 1 else 1.959964
+    z = float(student_t.ppf(0.975, _degrees_of_freedom(means))) if samples_per_question > 1 else 1.959964
     return Mean(mean=p, stderr=stderr, ci95=_wilson(p, n_eff, z), num_questions=n)
+
+
+def _degrees_of_freedom(means: Floats) -> float:
+    """How much the spread of `means` is known by: 2 v^2 / Var(v) for its variance v (Satterthwaite, Biometrics 1946).
+
+    n - 1 for normal means; fewer where a few questions carry the spread, as on a contest that a model mostly fails: v
+    is then uncertain and mostly too small. At least 3, where the quantile is 3.2: the fourth moment is itself a guess.
+    """
+    n = means.size
+    variance, fourth = float(means.var(ddof=1)), float(((means - means.mean()) ** 4).mean())
+    its_variance = (fourth - variance**2 * (n - 3) / (n - 1)) / n
+    return min(n - 1, max(3.0, 2 * variance**2 / its_variance)) if its_variance > 0 else n - 1
 
 
 def _wilson(p: float, n: float, z: float) -> tuple[float, float]:

@@ -82,8 +82,8 @@ def test_a_single_question_says_nothing_of_the_others() -> None:
         clustered_mean([], 1)
 
 
-@pytest.mark.parametrize(("n", "k"), [(30, 4), (30, 64), (40, 4), (100, 4), (500, 1), (500, 16)])
-@pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (0.4, 0.4), (3.0, 1.0), (0.4, 1.2)])
+@pytest.mark.parametrize(("n", "k"), [(30, 4), (30, 64), (100, 4), (500, 1), (500, 16)])
+@pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (0.4, 0.4), (3.0, 1.0), (0.4, 1.2), (0.9, 0.1), (1e6, 1e6)])
 def test_the_interval_covers_the_truth_93_to_97_times_in_100(n: int, k: int, a: float, b: float) -> None:
     """Questions of difficulty Beta(a, b): p = a / (a + b) is the truth that a benchmark of n of them estimates."""
     rng = np.random.default_rng(0)
@@ -95,6 +95,16 @@ def test_the_interval_covers_the_truth_93_to_97_times_in_100(n: int, k: int, a: 
         covered += low <= a / (a + b) <= high
     # 2000 trials: the estimate itself is +-1% (two standard errors).
     assert 0.93 <= covered / trials <= 0.97
+
+
+def test_few_questions_that_carry_the_score_widen_the_interval() -> None:
+    # Two of 30 questions solved, every time: v = 0.0644 with fourth moment 0.0506, so Var(v) = 0.00156 and v is known
+    # by 2 v^2 / Var(v) = 5.3 degrees of freedom instead of 29.
+    few = clustered_mean([1.0] * 2 + [0.0] * 28, samples_per_question=64)
+    half = clustered_mean([1.0] * 15 + [0.0] * 15, samples_per_question=64)
+    # Wilson at n_eff = 30, with t at 5.3 degrees of freedom (2.525) and at 29 (2.045).
+    assert few.ci95 == pytest.approx((0.0135, 0.2718), abs=1e-4)
+    assert half.ci95 == pytest.approx((0.3251, 0.6749), abs=1e-4)
 
 
 def test_the_interval_of_single_samples_covers_exactly_95_times_in_100_on_average() -> None:
