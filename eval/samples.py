@@ -79,7 +79,16 @@ class EvalSample:
 
 def to_json(sample: EvalSample) -> str:
     """One line, without its newline."""
-    return json.dumps(asdict(sample), ensure_ascii=False)
+    return dump(asdict(sample))
+
+
+def dump(value: Any, *, indent: int | None = None) -> str:
+    """JSON that can be read and can be written: half of a UTF-16 pair, which data and endpoints may hold and UTF-8 may
+    not, is written as its escape."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text):
+        return text
+    return json.dumps(value, indent=indent)
 
 
 def from_json(line: str) -> EvalSample:
@@ -95,14 +104,18 @@ def write_samples(path: Path, samples: Iterable[EvalSample]) -> None:
 
 
 def read_samples(path: Path) -> list[EvalSample]:
-    """Every complete line; a last line cut by a kill is left out. Raises UserError for a broken line elsewhere."""
-    lines = path.read_text(encoding="utf-8").split("\n")
+    """Every complete line; a last line cut by a kill is left out. Raises UserError where there is no such file, and
+    for a broken line elsewhere."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({error})") from error
     samples = []
     # A complete file ends with a newline, so what follows the last one is empty or half a line.
     for number, line in enumerate(lines[:-1], start=1):
         try:
             samples.append(from_json(line))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(
                 f"{path}, line {number} is no sample of an evaluation ({error}): remove the file"
             ) from error

@@ -173,6 +173,16 @@ def no_reason(handler: Handler, body: dict[str, Any], number: int) -> bool:
     return True
 
 
+def no_content(handler: Handler, body: dict[str, Any], number: int) -> bool:
+    handler.answer(200, json.dumps({"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}))
+    return True
+
+
+def not_gzip(handler: Handler, body: dict[str, Any], number: int) -> bool:
+    handler.answer(200, json.dumps(reply(body)), {"Content-Encoding": "gzip"})
+    return True
+
+
 def drip(handler: Handler, body: dict[str, Any], number: int) -> bool:
     """A byte now and then: no pause is long enough for a timeout between two bytes."""
     handler.send_response(200)
@@ -189,7 +199,7 @@ def drip(handler: Handler, body: dict[str, Any], number: int) -> bool:
     return True
 
 
-FAULTS = [cut_response, hang_up, error_500, too_many, nonsense, no_reason, drip]
+FAULTS = [cut_response, hang_up, error_500, too_many, nonsense, no_reason, no_content, not_gzip, drip]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -215,6 +225,40 @@ def test_a_fault_that_stays_is_an_error_and_never_a_wrong_answer(
     assert result.pass_at_1 == 1.0  # over the four problems that were answered
     assert (result.error, result.bounds) == (0.2, (0.8, 1.0))
     assert not result.complete
+
+
+def test_a_prompt_that_is_refused_is_an_error_at_once_and_the_others_go_on(server: Server, pool: VerifierPool) -> None:
+    def refuse(handler: Handler, body: dict[str, Any], number: int) -> bool:
+        too_long = body["messages"][-1]["content"].startswith("2+1")
+        return too_long and (handler.answer(400, "prompt too long") or True)
+
+    server.fault = refuse
+    result = score(server, pool)
+    assert {s.problem_id: s.reason for s in result.samples if s.failed} == {
+        "p2": "status 400: prompt too long (tried 1 times)"
+    }
+    assert (result.pass_at_1, result.error, len(server.bodies)) == (1.0, 0.2, 10)
+
+
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://host/v1", "http://"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(UserError, match="must be like http://localhost:8000/v1"):
+        OpenAIEngine(EndpointConfig(url=url, model="m"))
+
+
+def test_text_that_utf8_cannot_hold_is_kept(server: Server, tmp_path: Path) -> None:
+    """Half of a UTF-16 pair, as servers cut an emoji at the token limit."""
+    answer = json.dumps({"choices": [{"message": {"content": "\ud83d é"}, "finish_reason": "length"}]})
+    server.fault = lambda handler, body, number: handler.answer(200, answer) or True
+    data = tmp_path / "sums.jsonl"
+    data.write_text('{"problem": "1+1", "answer": "2", "level": "\\udc00"}\n')
+    endpoint = EndpointConfig(url=server.url, model="m")
+    done = run_eval(
+        EvalSettings(checkpoint="", suite=(str(data),), out=str(tmp_path / "out"), k=1, workers=1, endpoint=endpoint),
+        say=lambda line: None,
+    )
+    (sample,) = read_samples(done.folder / "sums" / "samples.jsonl")
+    assert (sample.completion, sample.truncated) == ("\ud83d é", True)
 
 
 def test_an_endpoint_that_is_down_stops_the_run(server: Server, pool: VerifierPool) -> None:
@@ -268,6 +312,16 @@ def test_thinking_that_the_server_split_off_is_put_back(server: Server) -> None:
     ((completion,),) = endpoint.generate([TEMPLATE.encode("1+1", None)], SAMPLING, 1)
     endpoint.close()
     assert completion.text == "<think>hm</think>\\boxed{2}"
+
+
+def test_thinking_that_was_cut_stays_open(server: Server) -> None:
+    message = {"content": None, "reasoning_content": "hm"}
+    answer = json.dumps({"choices": [{"message": message, "finish_reason": "length"}]})
+    server.fault = lambda handler, body, number: handler.answer(200, answer) or True
+    endpoint = engine(server)
+    ((completion,),) = endpoint.generate([TEMPLATE.encode("1+1", None)], SAMPLING, 1)
+    endpoint.close()
+    assert completion.text == "<think>hm"
 
 
 def test_a_run_stopped_by_a_dead_endpoint_goes_on_by_sample(

@@ -30,6 +30,10 @@ from r1zero.records import Completion, FinishReason
 from r1zero.rollout.base import OnCompletion, Sampling
 from r1zero.rollout.requests import stream_seed
 
+_OF_THIS_PROMPT = (400, 413, 422)
+"""Statuses that may be about one prompt: too long for the server, or refused by its filter. When they are about all,
+`give_up_after` stops the run."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FailedCompletion(Completion):
@@ -73,6 +77,14 @@ class OpenAIEngine:
         for setting in ("timeout_seconds", "tries", "concurrency"):
             if getattr(config, setting) <= 0:
                 raise UserError(f"the endpoint's {setting} must be above 0, got {getattr(config, setting)}")
+        if config.requests_per_minute < 0:
+            raise UserError(f"the endpoint's requests_per_minute must be 0 or more, got {config.requests_per_minute}")
+        try:
+            url = httpx.URL(config.url)
+        except httpx.InvalidURL as error:
+            raise UserError(f"the endpoint's address {config.url!r} is none ({error})") from error
+        if url.scheme not in ("http", "https") or not url.host:
+            raise UserError(f"the endpoint's address {config.url!r} must be like http://localhost:8000/v1")
         key = os.environ.get(config.api_key_env, "")
         self.config = config
         self._client = httpx.Client(
@@ -165,12 +177,14 @@ class OpenAIEngine:
                 if status == 200:
                     return _completion(json.loads(text))
                 last = f"status {status}: {_excerpt(text)}"
+                if status in _OF_THIS_PROMPT:
+                    break  # the same again would be refused again; other prompts may pass
                 if 400 <= status < 500 and status not in (408, 409, 425, 429):
                     raise UserError(
                         f"{self.config.url}{path} refuses the request ({last}): check url, model, key and limits"
                     )
                 pause = max(pause, _retry_after(headers))
-            except (httpx.TransportError, httpx.StreamError, TimeoutError) as error:
+            except (httpx.RequestError, httpx.StreamError, TimeoutError) as error:
                 last = f"{type(error).__name__}: {error}".rstrip(": ")
             except (ValueError, KeyError, TypeError, IndexError) as error:
                 last = f"no completion in the response ({type(error).__name__}: {error})"
@@ -254,8 +268,11 @@ def _completion(response: Any) -> Completion:
     if "message" in choice:
         # Reasoning models' servers split the thinking off; a verifier must see where it ends.
         thinking = choice["message"].get("reasoning_content") or choice["message"].get("reasoning")
-        text = choice["message"]["content"] or ""
-        text = f"<think>{thinking}</think>{text}" if thinking else text
+        text = choice["message"]["content"]
+        if thinking:
+            # Cut while it thought: the block stays open, as it does where nothing splits it off.
+            cut = not text and choice.get("finish_reason") == "length"
+            text = f"<think>{thinking}" if cut else f"<think>{thinking}</think>{text or ''}"
     else:
         text = choice["text"]
     if not isinstance(text, str):
