@@ -14,7 +14,7 @@ from r1zero.eval.samples import EvalSample, read_samples
 from r1zero.records import Problem
 from r1zero.verifiers import Outcome
 
-_THINKING = re.compile(r"<think>(.*?)</think>", re.DOTALL)
+_THINKING = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 
 
 def write_logs(folder: Path, out: Path | None = None) -> list[Path]:
@@ -79,6 +79,7 @@ def _log(
 
 
 def _sample(sample: EvalSample, problem: Problem, scorer: str, model: str) -> Any:
+    from inspect_ai.log import EvalError
     from inspect_ai.log import EvalSample as InspectSample
     from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ModelOutput, ModelUsage
     from inspect_ai.scorer import Score
@@ -87,6 +88,13 @@ def _sample(sample: EvalSample, problem: Problem, scorer: str, model: str) -> An
     output = ModelOutput.from_message(answer, stop_reason="max_tokens" if sample.truncated else "stop")
     output.model = model
     output.usage = ModelUsage(output_tokens=sample.num_tokens, total_tokens=sample.num_tokens)
+    failed = sample.outcome is Outcome.ERROR  # no score: Inspect would count any value of it
+    score = Score(
+        value=_VALUES.get(sample.outcome, "I"),
+        answer=sample.extracted,
+        explanation=f"{sample.outcome}: {sample.reason}",
+        metadata=dict(sample.details),
+    )
     return InspectSample(
         id=sample.problem_id,
         epoch=sample.index + 1,
@@ -95,23 +103,18 @@ def _sample(sample: EvalSample, problem: Problem, scorer: str, model: str) -> An
         messages=[ChatMessageUser(content=sample.prompt), answer],
         output=output,
         metadata={**problem.data, "outcome": str(sample.outcome), "finish_reason": sample.finish_reason},
-        scores={
-            scorer: Score(
-                value=_VALUES.get(sample.outcome, "I"),
-                answer=sample.extracted,
-                explanation=f"{sample.outcome}: {sample.reason}",
-                metadata=dict(sample.details),
-            )
-        },
+        scores=None if failed else {scorer: score},
+        error=EvalError(message=sample.reason, traceback="", traceback_ansi="") if failed else None,
     )
 
 
 # Inspect's marks: correct, incorrect, no answer.
-_VALUES = {Outcome.CORRECT: "C", Outcome.UNPARSEABLE: "N", Outcome.TRUNCATED: "N", Outcome.ERROR: "N"}
+_VALUES = {Outcome.CORRECT: "C", Outcome.UNPARSEABLE: "N", Outcome.TRUNCATED: "N"}
 
 
 def _content(completion: str) -> Any:
-    """The turn with its think block as reasoning, as the viewer folds it away; plain text where there is none."""
+    """The turn with its think block, whole or cut off, as reasoning, which the viewer folds away; plain text where
+    there is none."""
     from inspect_ai.model import ContentReasoning, ContentText
 
     found = _THINKING.match(completion.lstrip())

@@ -20,22 +20,24 @@ INSTALLED = importlib.util.find_spec("inspect_ai") is not None
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A finished evaluation of one problem: one right answer after thinking, one cut off."""
+    """A finished evaluation of one problem: a right answer after thinking, one cut off, one the endpoint never gave."""
     problem = Problem(id="p0", prompt="1+1", answer="2", data={"level": "1"})
     right = {"outcome": Outcome.CORRECT, "score": 1.0, "extracted": "2", "reason": "equal", "finish_reason": "stop"}
     cut = {"outcome": Outcome.TRUNCATED, "score": 0.0, "reason": "no answer", "finish_reason": "length"}
+    lost = {"outcome": Outcome.ERROR, "score": None, "reason": "status 500", "finish_reason": "length", "failed": True}
     samples = [
         EvalSample(problem_id="p0", index=0, prompt="Q: 1+1", completion="<think>hm</think> 2", num_tokens=9, **right),
         EvalSample(problem_id="p0", index=1, prompt="Q: 1+1", completion="<think>hm", num_tokens=4, **cut),
+        EvalSample(problem_id="p0", index=2, prompt="Q: 1+1", completion="", num_tokens=0, **lost),
     ]
     sampling = {"temperature": 0.6, "top_p": 0.95, "max_tokens": 9}
-    facts = {"source": "sums.jsonl", "k": 2, "sampling": sampling, "verifier": {"name": "math", "options": {}}}
+    facts = {"source": "sums.jsonl", "k": 3, "sampling": sampling, "verifier": {"name": "math", "options": {}}}
     manifest = {"checkpoint": "m", "benchmarks": {"sums": facts}, "machine": {"versions": {"torch": "2"}}}
     target = EvalFolder(tmp_path / "eval")
     target.open(manifest)
     target.start("sums", [problem])
     target.finish("sums", samples)
-    scores = {"sums": figures(summarise([problem], samples, 2, name="sums"))}
+    scores = {"sums": figures(summarise([problem], samples, 3, name="sums"))}
     target.write_results({"benchmarks": scores, "manifest": manifest}, "")
     target.close()
     return target.path
@@ -53,11 +55,13 @@ def test_the_log_holds_verdicts_reasons_and_the_thinking_apart(folder: Path) -> 
 
     (path,) = write_logs(folder)
     log = read_eval_log(str(path))
-    assert (log.status, log.eval.task, log.eval.config.epochs) == ("success", "sums", 2)
-    first, second = sorted(log.samples, key=lambda sample: sample.epoch)
+    assert (log.status, log.eval.task, log.eval.config.epochs) == ("success", "sums", 3)
+    first, second, third = sorted(log.samples, key=lambda sample: sample.epoch)
     assert (first.scores["math"].value, first.scores["math"].answer) == ("C", "2")
     assert first.scores["math"].explanation == "correct: equal"
     assert first.messages[-1].content[0].reasoning == "hm"
     assert first.messages[-1].content[1].text == "2"
     assert (second.scores["math"].value, second.output.stop_reason) == ("N", "max_tokens")
+    assert second.messages[-1].content[0].reasoning == "hm"  # cut while it thought
+    assert (third.scores, third.error.message) == (None, "status 500")  # no value that could count as wrong
     assert json.loads(log.model_dump_json())["results"]["scores"][0]["metrics"]["avg@k"]["value"] == 0.5
