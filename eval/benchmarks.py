@@ -67,6 +67,8 @@ class Loaded:
 def _math(row: Fields) -> Problem:
     """A problem with a gold answer, in ours or the hubs' fields."""
     answer = row["answer"] if "answer" in row else row["final_answer"]
+    if answer is None or isinstance(answer, bool | dict):
+        raise TypeError(f"the answer is {answer!r}")
     if isinstance(answer, list):  # OlympiadBench: several golds of one row
         answer = ", ".join(part.strip().removeprefix("$").removesuffix("$") for part in answer)
     data = {}
@@ -78,7 +80,10 @@ def _math(row: Fields) -> Problem:
 
 
 def _question(row: Fields) -> str:
-    return str(row["problem"] if "problem" in row else row["question"])
+    question = row["problem"] if "problem" in row else row["question"]
+    if not isinstance(question, str):
+        raise TypeError(f"the question is {question!r}")
+    return question
 
 
 def _whole_number(row: Fields) -> Problem:
@@ -86,7 +91,7 @@ def _whole_number(row: Fields) -> Problem:
     problem = _math(row)
     if not re.fullmatch(r"-?\d+(\.0+)?", problem.answer):
         return problem
-    return Problem(id="", prompt=problem.prompt, answer=str(int(float(problem.answer))), data=problem.data)
+    return Problem(id="", prompt=problem.prompt, answer=str(int(problem.answer.partition(".")[0])), data=problem.data)
 
 
 def _minerva(row: Fields) -> Problem:
@@ -97,8 +102,9 @@ def _minerva(row: Fields) -> Problem:
 
 def _gsm8k(row: Fields) -> Problem:
     """The hub's `answer` is the solution with the gold after `####`; commas in numbers are dropped."""
-    gold = str(row["answer"]).rpartition("####")[2].strip().replace(",", "")
-    return Problem(id="", prompt=_question(row), answer=gold, data={})
+    problem = _math(row)
+    gold = problem.answer.rpartition("####")[2].strip().replace(",", "")
+    return Problem(id="", prompt=problem.prompt, answer=gold, data={})
 
 
 def _humaneval(row: Fields) -> Problem:
@@ -132,8 +138,11 @@ def _first_called(tests: str) -> str:
     """The function under test: the innermost name that the first assert calls with the test's values, which is not a
     built-in wrapped around it (`assert set(f(x)) == ...`), unless only built-in names are called (MBPP 126 asks for a
     function `sum`)."""
-    first = next(node for node in ast.walk(ast.parse(tests)) if isinstance(node, ast.Assert))
-    called = [n.func.id for n in ast.walk(first) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    asserts = [node for node in ast.walk(ast.parse(tests)) if isinstance(node, ast.Assert)]
+    calls = [node for first in asserts[:1] for node in ast.walk(first) if isinstance(node, ast.Call)]
+    called = [call.func.id for call in calls if isinstance(call.func, ast.Name)]
+    if not called:
+        raise ValueError("the first assert of the tests calls no function")
     return next((name for name in called if not hasattr(builtins, name)), called[0])
 
 
@@ -268,14 +277,37 @@ def load(
     if not (":" in name or is_file):
         raise unknown_name("benchmark", name, [*BENCHMARKS, "reasoning_gym:TASK", "tiny:arithmetic", "FILE.jsonl"])
     problems = load_problems(DataConfig(source=name, split="test", seed=seed, size=size, limit=limit))
+    if is_file:
+        _check_gradable(name, problems)
     return Loaded(
-        name=Path(name).name.partition(".")[0] if is_file else name.replace(":", "-"),
+        name=_stem(name) if is_file else name.replace(":", "-"),
         problems=tuple(problems),
         verifier=verifier or _verifier_of(name, problems),
         fingerprint=fingerprint(problems),
         source=name,
         settings={"limit": limit, "seed": seed, **({} if is_file else {"size": size})},
     )
+
+
+def _stem(path: str) -> str:
+    """A file's name without its suffix and a hidden file's dot: what its samples' folder is called."""
+    suffix = max((suffix for suffix in SUFFIXES if path.endswith(suffix)), key=len)
+    return Path(path).name.removesuffix(suffix).lstrip(".") or "problems"
+
+
+def _check_gradable(path: str, problems: Sequence[Problem]) -> None:
+    """Raise UserError where one verifier cannot grade all rows."""
+    broken = next((p for p in problems if "tests" in p.data and not _is_text(p.data["tests"])), None)
+    if broken is not None:
+        raise UserError(f"{path}: the tests of {broken.id!r} are no text: check the file")
+    graded_by_tests = all("tests" in p.data for p in problems)
+    lacking = next((p for p in problems if not p.answer and not graded_by_tests), None)
+    if lacking is not None:
+        raise UserError(f"{path}: {lacking.id!r} has no answer and others no tests: a file per kind of problem")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _verifier_of(source: str, problems: Sequence[Problem]) -> VerifierSpec:
@@ -297,12 +329,15 @@ def _load_benchmark(entry: Benchmark, data_dir: str, limit: int, verifier: Verif
             raise UserError(
                 f"{row.where}: no field {error}, so this is no row of {entry.title}: check the file"
             ) from None
-        except (TypeError, ValueError) as error:
+        # What a field of another type, or tests that are no Python, raise on their way through `row`.
+        except (TypeError, ValueError, AttributeError, SyntaxError) as error:
             raise UserError(f"{row.where}: not a row of {entry.title} ({error}): check the file") from None
         if problem is None:
             continue
         if not problem.prompt.strip() or not (problem.answer or "tests" in problem.data):
             raise UserError(f"{row.where}: an empty question or gold answer: check the file")
+        if any("\ud800" <= c <= "\udfff" for c in problem.prompt + problem.answer):
+            raise UserError(f"{row.where}: half of a UTF-16 pair (\\ud800 to \\udfff): not valid text")
         problems.append(replace(problem, id=f"{entry.name}-{len(problems):04d}", source=entry.name))
     source = str(path) if path else entry.hub
     # OlympiadBench's public copies differ by one row; anything else is a wrong or a cut file.

@@ -224,6 +224,55 @@ def test_a_wrong_file_is_refused_by_name_and_line(rows: list[dict[str, Any]], me
         load("aime24", data_dir=str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("aime2024", {"problem": "Q?", "answer": None}),
+        ("aime2024", {"problem": None, "answer": "1"}),
+        ("gsm8k", {"question": "Q?", "answer": None}),
+        ("humaneval", {"task_id": "HumanEval/0", "prompt": None, "tests": "x", "entry_point": "f"}),
+        ("mbpp", {"id": "mbpp-test-11", "prompt": "Q?", "tests": "assert ("}),
+        ("mbpp", {"id": "mbpp-test-11", "prompt": "Q?", "tests": "x = 1"}),
+        ("aime2024", {"problem": "\ud800", "answer": "1"}),
+    ],
+)
+def test_a_row_that_says_nothing_is_refused_and_no_gold_none(name: str, row: dict[str, Any], tmp_path: Path) -> None:
+    stem = BENCHMARKS[name].files[0]
+    (tmp_path / f"{stem}.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match=rf"{stem}.jsonl:1: (not a row of|half of a UTF-16 pair)"):
+        load(name, data_dir=str(tmp_path))
+
+
+def test_a_long_gold_keeps_its_digits() -> None:
+    problem = BENCHMARKS["aime2024"].row({"problem": "Q?", "answer": "012345678901234567890.0"})
+    assert problem is not None
+    assert problem.answer == "12345678901234567890"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"problem": "Q?", "answer": "1"}, {"problem": "P?", "tests": "assert 1"}], "a file per kind"),
+        ([{"problem": "Q?", "tests": None}], "tests of 'row-0' are no text"),
+    ],
+)
+def test_a_file_that_no_one_verifier_can_grade_is_refused(
+    rows: list[dict[str, Any]], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=message):
+        load(str(path))
+
+
+def test_files_are_told_apart_by_their_whole_names(tmp_path: Path) -> None:
+    names = ["sums.v1.jsonl", "sums.v2.jsonl", ".sums.json"]
+    for name in names:
+        row = {"problem": "1+1", "answer": "2"}
+        (tmp_path / name).write_text(json.dumps([row] if name.endswith(".json") else row))
+    assert [load(str(tmp_path / name)).name for name in names] == ["sums.v1", "sums.v2", "sums"]
+
+
 def test_a_missing_file_is_refused_with_the_names_looked_for(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no copy of MATH-500: looked for math500\{\.json"):
         load("math500", data_dir=str(tmp_path))
