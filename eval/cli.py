@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,23 +63,23 @@ def add_parser(subparsers: Any) -> None:
     how.add_argument("--k", type=at_least(1), help="samples a problem")
     how.add_argument("--temperature", type=float)
     how.add_argument("--top-p", type=float)
-    how.add_argument("--top-k", type=int)
+    how.add_argument("--top-k", type=at_least(0))
     how.add_argument("--min-p", type=float)
     how.add_argument("--max-tokens", type=at_least(1), help="most tokens of one answer")
-    how.add_argument("--seed", type=int)
+    how.add_argument("--seed", type=at_least(0))
     engine = parser.add_argument_group("engine")
     engine.add_argument(
         "--engine", default="", help="auto, vllm, vllm-server, transformers (default: the run's, else auto)"
     )
     engine.add_argument("--engine-url", default="", help="vllm-server: its address")
     engine.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")
-    engine.add_argument("--tensor-parallel", type=at_least(1), default=1, help="GPUs one engine is spread over")
+    engine.add_argument("--tensor-parallel", type=at_least(1), help="GPUs one engine is spread over")
     engine.add_argument(
         "--data-parallel", type=at_least(1), default=1, help="engines side by side, with GPUs of their own"
     )
     engine.add_argument("--shard", default="", metavar="I/N", help="draw only this share, for one of N machines")
-    engine.add_argument("--max-sequences", type=at_least(1), default=256, help="sequences in flight at once")
-    engine.add_argument("--gpu-memory", type=float, default=0.9, help="share of a GPU's memory (default 0.9)")
+    engine.add_argument("--max-sequences", type=at_least(1), help="sequences in flight at once (default 256)")
+    engine.add_argument("--gpu-memory", type=_share, help="share of a GPU's memory (default 0.9)")
     engine.add_argument("--batch", type=at_least(1), help="samples a call, lost in a kill (1024; sharded: 256)")
     engine.add_argument("--workers", type=at_least(0), default=0, help="verifier processes; 0: one a core")
     endpoint = parser.add_argument_group("OpenAI-compatible endpoint")
@@ -86,10 +87,12 @@ def add_parser(subparsers: Any) -> None:
     endpoint.add_argument("--model", default="", help="the model's name there")
     endpoint.add_argument("--endpoint-mode", choices=("chat", "completions"), default="chat")
     endpoint.add_argument("--api-key-env", default="OPENAI_API_KEY", help="variable that holds the key")
-    endpoint.add_argument("--timeout", type=float, default=600.0, help="seconds for one answer (default 600)")
+    endpoint.add_argument(
+        "--timeout", type=at_least(0, float), default=600.0, help="seconds for one answer (default 600)"
+    )
     endpoint.add_argument("--tries", type=at_least(1), default=6, help="of one sample (default 6)")
     endpoint.add_argument("--concurrency", type=at_least(1), default=32, help="requests in flight (default 32)")
-    endpoint.add_argument("--requests-per-minute", type=float, default=0.0, help="0: no limit")
+    endpoint.add_argument("--requests-per-minute", type=at_least(0, float), default=0.0, help="0: no limit")
     output = parser.add_argument_group("output")
     output.add_argument("--out", default="", help="folder; default: runs/evals/ with a name made of the settings")
     output.add_argument("--regrade", default="", metavar="DIR", help="grade a finished evaluation's samples again")
@@ -99,7 +102,7 @@ def add_parser(subparsers: Any) -> None:
     decontaminate.add_argument("--prompt-field", default="problem", help="its field with the question")
     decontaminate.add_argument("--ngram", type=at_least(1), default=10, help="words in a row that count (default 10)")
     decontaminate.add_argument(
-        "--min-coverage", type=float, default=0.0, help="share of a benchmark problem that counts"
+        "--min-coverage", type=_share, default=0.0, help="share of a benchmark problem that counts"
     )
     parser.set_defaults(run=run)
 
@@ -111,14 +114,24 @@ def add_parser(subparsers: Any) -> None:
     against.add_argument("a", help="folder of an evaluation")
     against.add_argument("b", help="folder of another")
     against.add_argument("--force", action="store_true", help="compare unlike runs all the same")
-    against.add_argument("--seed", type=int, default=0)
-    against.add_argument("--draws", type=int, default=10_000, help="of the bootstrap and of the permutation test")
-    against.add_argument("--show", type=int, default=10, help="changed problems to list (default 10)")
+    against.add_argument("--seed", type=at_least(0), default=0)
+    against.add_argument(
+        "--draws", type=at_least(1), default=10_000, help="of the bootstrap and of the permutation test"
+    )
+    against.add_argument("--show", type=at_least(0), default=10, help="changed problems to list (default 10)")
     against.set_defaults(run=run_compare)
 
 
 def run(args: argparse.Namespace) -> int:
     """`r1zero eval ...`; exit code 1 when samples could not be graded, or contamination was found."""
+    here = str(Path.cwd())
+    if here not in sys.path:  # a verifier may stand in a module of the current folder, as in training
+        sys.path.append(here)
+    with _file_errors():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     if args.regrade:
         return _regrade(args)
     if args.inspect:
@@ -134,12 +147,33 @@ def run(args: argparse.Namespace) -> int:
     return _evaluate(args)
 
 
+@contextmanager
+def _file_errors() -> Iterator[None]:
+    """A file that cannot be read or written is the user's to mend. A full disk has no file name: the command line's."""
+    try:
+        yield
+    except OSError as error:
+        if not isinstance(error.filename, str | Path):
+            raise
+        raise UserError(f"{error.filename}: {error.strerror}: choose another path, or its permissions") from error
+
+
+def _share(text: str) -> float:
+    """An argparse `type` for a number from 0 to 1."""
+    value = at_least(0, float)(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {text}")
+    return value
+
+
 def _evaluate(args: argparse.Namespace) -> int:
     from r1zero.eval.output import table, warnings
     from r1zero.eval.parallel import draw_shards
     from r1zero.eval.run import run_eval
     from r1zero.eval.tasks import EvalSettings
 
+    if args.shard and args.data_parallel > 1:
+        raise UserError("--shard is one share of a run over several machines, --data-parallel all shares on this: one")
     settings = EvalSettings(
         checkpoint=args.checkpoint,
         suite=_names(args.suite),
@@ -174,7 +208,10 @@ def _evaluate(args: argparse.Namespace) -> int:
         print("stopped: every graded sample is kept; the same command goes on", file=sys.stderr)
         raise
     if settings.shard is not None:
-        print(f"the share is drawn; once all are, the same command without --shard gives the result in {done.folder}")
+        print(
+            f"the share is drawn; once all are, the same command with --batch {settings.batch} in place of --shard "
+            f"gives the result in {done.folder}"
+        )
         return 0
     _print_results(list(done.results), table(done.results, done.label), warnings)
     print(f"\n{(done.folder / 'results.md').read_text(encoding='utf-8')}\nfolder: {done.folder}")
@@ -194,14 +231,14 @@ def _engine(args: argparse.Namespace) -> EngineConfig | None:
     """None: the run's own."""
     from r1zero.config import EngineConfig
 
-    if not args.engine and args.tensor_parallel == 1:
+    if not any((args.engine, args.engine_url, args.tensor_parallel, args.max_sequences, args.gpu_memory is not None)):
         return None
     return EngineConfig(
         name=args.engine or "auto",
         url=args.engine_url,
-        tensor_parallel=args.tensor_parallel,
-        max_sequences=args.max_sequences,
-        gpu_memory_utilization=args.gpu_memory,
+        tensor_parallel=args.tensor_parallel or 1,
+        max_sequences=args.max_sequences or 256,
+        gpu_memory_utilization=0.9 if args.gpu_memory is None else args.gpu_memory,
     )
 
 
@@ -308,7 +345,8 @@ def run_compare(args: argparse.Namespace) -> int:
 
     from r1zero.eval.compare import compare
 
-    report = compare(Path(args.a), Path(args.b), force=args.force, seed=args.seed, draws=args.draws)
+    with _file_errors():
+        report = compare(Path(args.a), Path(args.b), force=args.force, seed=args.seed, draws=args.draws)
     for line in report.unlike:
         print(f"UNLIKE: {line}")
     for line in report.notes:

@@ -13,8 +13,10 @@ from typing import Any
 from r1zero.errors import UserError
 from r1zero.eval.folder import read_problems, read_results
 from r1zero.eval.manifest import LIKE, differences
-from r1zero.eval.samples import EvalSample, read_samples
+from r1zero.eval.result import by_problem
+from r1zero.eval.samples import read_samples
 from r1zero.eval.statistics import Paired, paired
+from r1zero.records import Problem
 from r1zero.verifiers import Outcome
 
 
@@ -79,7 +81,7 @@ def compare(a: Path, b: Path, *, force: bool = False, seed: int = 0, draws: int 
             "one (r1zero eval --regrade), or --force to compare all the same"
         )
     return Report(
-        comparisons=tuple(_benchmark(a, b, name, seed, draws) for name in names),
+        comparisons=tuple(_benchmark(a, b, name, _ks(first, second, name), seed, draws) for name in names),
         unlike=tuple(unlike),
         notes=tuple(_notes(first["manifest"], second["manifest"], names)),
     )
@@ -106,10 +108,10 @@ def _notes(a: dict[str, Any], b: dict[str, Any], names: list[str]) -> list[str]:
     return found + [f"version of {path}: {old} and {new}" for path, old, new in versions]
 
 
-def _benchmark(a: Path, b: Path, name: str, seed: int, draws: int) -> Comparison:
-    prompts = {p.id: p.prompt for p in read_problems(a, name)}
-    others = {p.id for p in read_problems(b, name)}
-    shares_a, shares_b = _shares(a, name), _shares(b, name)
+def _benchmark(a: Path, b: Path, name: str, ks: tuple[int, int], seed: int, draws: int) -> Comparison:
+    mine, theirs = read_problems(a, name), read_problems(b, name)
+    prompts, others = {p.id: p.prompt for p in mine}, {p.id for p in theirs}
+    shares_a, shares_b = _shares(a, name, mine, ks[0]), _shares(b, name, theirs, ks[1])
     # With --force the problem sets may differ: what both have is compared.
     ids = [i for i in prompts if i in others]
     if not ids:
@@ -133,13 +135,15 @@ def _benchmark(a: Path, b: Path, name: str, seed: int, draws: int) -> Comparison
     )
 
 
-def _shares(folder: Path, name: str) -> dict[str, float]:
+def _ks(a: dict[str, Any], b: dict[str, Any], name: str) -> tuple[int, int]:
+    return a["manifest"]["benchmarks"][name]["k"], b["manifest"]["benchmarks"][name]["k"]
+
+
+def _shares(folder: Path, name: str, problems: list[Problem], k: int) -> dict[str, float]:
     """Share of correct samples by problem; a problem with a sample that could not be graded is left out."""
-    groups: dict[str, list[EvalSample]] = {}
-    for sample in read_samples(folder / name / "samples.jsonl"):
-        groups.setdefault(sample.problem_id, []).append(sample)
+    groups = by_problem(problems, read_samples(folder / name / "samples.jsonl"), k)
     return {
-        problem_id: sum(s.correct for s in group) / len(group)
-        for problem_id, group in groups.items()
+        problem.id: sum(s.correct for s in group) / k
+        for problem, group in zip(problems, groups, strict=True)
         if all(s.outcome is not Outcome.ERROR for s in group)
     }

@@ -3,42 +3,49 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
+import os
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from r1zero.errors import UserError
 from r1zero.eval.manifest import Manifest, differences
-from r1zero.eval.samples import EvalSample, read_samples, to_json, write_samples
+from r1zero.eval.samples import EvalSample, dump, read_samples, to_json, write_samples
 from r1zero.records import Problem
-from r1zero.run import RunFolder, plain, write_atomically
+from r1zero.run import plain
 
 # The command and the host may change between a run and its resumption; what computes the numbers may not.
 _FREE = ("machine.command", "machine.cores", "machine.git", "checkpoint")
 
 
 class EvalFolder:
-    """The folder of one evaluation, locked from `open` to `close`."""
+    """The folder of one evaluation, locked from `open` to `close`: by one run, or by its shards, each once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = RunFolder(path.parent, path.name)
+        self._locks: list[IO[str]] = []
         self._new = False
 
-    def open(self, manifest: Manifest, *, shared: bool = False) -> None:
-        """Take the folder for a run of `manifest`, new or to be resumed. shared: for one shard of it, beside others.
+    def open(self, manifest: Manifest, *, shard: tuple[int, int] | None = None) -> None:
+        """Take the folder for a run of `manifest`, new or to be resumed, or for one shard of it, beside others.
 
         Raises UserError when another process holds it, or when what it holds was made under other settings.
         """
-        if shared:
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
-        else:
-            self._lock.open()
+            self._take(".lock", fcntl.LOCK_SH if shard else fcntl.LOCK_EX)
+            if shard:
+                self._take(f".lock-{shard[0]}-of-{shard[1]}", fcntl.LOCK_EX)
+        except OSError as error:
+            self.close()
+            raise UserError(f"cannot write to {self.path} ({error.strerror}): choose another --out") from error
         known = self.path / "manifest.json"
-        self._new = not known.exists() and not shared
+        self._new = not known.exists() and not shard
         manifest = _json_like(manifest)
         if known.exists():
             changed = [d for d in differences(read_json(known), manifest) if not d[0].startswith(_FREE)]
@@ -50,7 +57,18 @@ class EvalFolder:
                     f"{f'; {len(changed) - 1} more' if changed[1:] else ''}): choose another --out, or delete it"
                 )
         else:
-            write_atomically(known, json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+            _write(known, dump(manifest, indent=1) + "\n")
+
+    def _take(self, name: str, kind: int) -> None:
+        file = (self.path / name).open("w")
+        self._locks.append(file)
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.close()
+            raise UserError(
+                f"{self.path} is in use by another process: wait for it, or choose another --out"
+            ) from error
 
     def close(self) -> None:
         """Free the folder. A new one in which not one sample was written (the engine did not start) goes, but for what
@@ -62,7 +80,8 @@ class EvalFolder:
             for folder in [*(path for path in self.path.iterdir() if path.is_dir()), self.path]:
                 with suppress(OSError):  # not empty: not ours
                     folder.rmdir()
-        self._lock.close()
+        while self._locks:
+            self._locks.pop().close()
 
     def start(self, name: str, problems: Sequence[Problem], shard: tuple[int, int] | None = None) -> list[EvalSample]:
         """Write a benchmark's problems; returns the graded samples that earlier runs left. Errors are drawn again.
@@ -72,8 +91,7 @@ class EvalFolder:
         folder = self.path / name
         folder.mkdir(parents=True, exist_ok=True)
         if shard is None or not (folder / "problems.jsonl").exists():
-            rows = (json.dumps(plain(problem), ensure_ascii=False) + "\n" for problem in problems)
-            write_atomically(folder / "problems.jsonl", "".join(rows))
+            _write(folder / "problems.jsonl", "".join(dump(plain(problem)) + "\n" for problem in problems))
         kept: dict[tuple[str, int], EvalSample] = {}
         own = self._file(name, shard)
         for path in sorted(folder.glob("samples*.jsonl")):
@@ -101,10 +119,8 @@ class EvalFolder:
             path.unlink()
 
     def write_results(self, results: Mapping[str, Any], markdown: str) -> None:
-        write_atomically(self.path / "results.md", markdown)
-        write_atomically(
-            self.path / "results.json", json.dumps(_json_like(results), indent=1, ensure_ascii=False) + "\n"
-        )
+        _write(self.path / "results.md", markdown)
+        _write(self.path / "results.json", dump(_json_like(results), indent=1) + "\n")
 
 
 def append(file: TextIO, sample: EvalSample) -> None:
@@ -122,14 +138,37 @@ def read_results(folder: Path) -> dict[str, Any]:
         )
         raise UserError(f"{folder} holds no results.json ({hint})")
     results: dict[str, Any] = read_json(path)
+    try:
+        whole = results["benchmarks"].keys() == results["manifest"]["benchmarks"].keys()
+        whole = whole and {"checkpoint", "machine"} <= results["manifest"].keys()
+    except (TypeError, KeyError, AttributeError):
+        whole = False
+    if not whole:
+        raise UserError(f"{path} is not the result of an evaluation")
     return results
+
+
+def _write(path: Path, text: str) -> None:
+    """To a temporary name of its own (shards write the same file at once), then renamed: all of it or nothing."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_problems(folder: Path, name: str) -> list[Problem]:
     path = folder / name / "problems.jsonl"
     if not path.is_file():
         raise UserError(f"{path} is missing: {folder} is no whole evaluation")
-    return [Problem(**json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    try:
+        return [Problem(**json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): {folder} is no whole evaluation") from error
 
 
 def read_json(path: Path) -> Any:

@@ -9,6 +9,7 @@ again as it was instead of filling its gaps with other company.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -135,10 +136,7 @@ def draw(
 ) -> list[EvalSample]:
     """The samples of `evaluate`, graded, by problem and index. shard (i, n): only every n-th batch, from the i-th on;
     n processes with the n shards draw what one would."""
-    if k < 1:
-        raise UserError(f"k must be 1 or more samples a problem, got {k}")
-    if sampling.temperature == 0 and k > 1:
-        raise UserError(f"temperature 0 gives {k} equal samples of each problem: set k to 1 or a temperature")
+    check_sampling(sampling, k)
     if batch < 1:
         raise UserError(f"batch must be 1 or more samples, got {batch}")
     check_ids(problems)
@@ -179,6 +177,22 @@ def draw(
         # What was sampled before an engine failed or the user stopped is graded and kept too.
         grading.wait()
     return [grading.finished[problem.id, index] for problem, index in work]
+
+
+def check_sampling(sampling: Sampling, k: int) -> None:
+    """Raise UserError for what no engine can sample, or what would not be k samples."""
+    if k < 1:
+        raise UserError(f"k must be 1 or more samples a problem, got {k}")
+    if not 0 <= sampling.temperature < math.inf:
+        raise UserError(f"temperature must be 0 (greedy) or more, got {sampling.temperature}")
+    if sampling.temperature == 0 and k > 1:
+        raise UserError(f"temperature 0 gives {k} equal samples of each problem: set k to 1 or a temperature")
+    if not 0 < sampling.top_p <= 1:
+        raise UserError(f"top-p must be above 0 and at most 1 (off), got {sampling.top_p}")
+    if not 0 <= sampling.min_p < 1:
+        raise UserError(f"min-p must be 0 (off) or more and below 1, got {sampling.min_p}")
+    if sampling.top_k < 0:
+        raise UserError(f"top-k must be 0 (off) or more, got {sampling.top_k}")
 
 
 def batch_seed(seed: int, batch: int) -> int:

@@ -27,7 +27,7 @@ def run_of(checkpoint: str) -> PolicyConfig | None:
             config = recipe.load(str(folder / "config.yaml"))
             if isinstance(config, RewardModelConfig):
                 raise UserError(f"{checkpoint} is a reward model's: it scores answers and gives none")
-            return config
+            return config if isinstance(config, PolicyConfig) else None
     return None
 
 
@@ -41,6 +41,8 @@ class Model:
         own = run.model if run else ModelConfig()
         self._dtype = compute_dtype(ModelConfig(dtype=settings.dtype) if settings.dtype != "auto" else own)
         chat = self._endpoint is not None and self._endpoint.mode == "chat"
+        if self._endpoint is not None and not chat and not settings.checkpoint:
+            raise UserError("--endpoint-mode completions sends token ids: name the model's folder or hub id as well")
         self.path = None if chat else models.resolve(resolve_checkpoint(settings.checkpoint))
         self.tokenizer = None if self.path is None else load_tokenizer(self.path)
         if self._endpoint is not None:
@@ -71,19 +73,26 @@ class Model:
             if self._endpoint is not None:
                 self._engine = OpenAIEngine(self._endpoint)
                 return self._engine
-            self._engine = make_engine(
-                self._config,
-                str(self.path),
-                compute_dtype=self._dtype,
-                max_context=max(self._context(task) for task in tasks),
-                tokenizer=self.tokenizer,
-            )
+            context, prompt_tokens, longest = max(self._context(task) for task in tasks)
+            try:
+                self._engine = make_engine(
+                    self._config,
+                    str(self.path),
+                    compute_dtype=self._dtype,
+                    max_context=context,
+                    tokenizer=self.tokenizer,
+                )
+            except UserError as error:
+                raise UserError(f"{error} (longest prompt: {prompt_tokens} tokens, of {longest!r})") from error
         return self._engine
 
-    def _context(self, task: Task) -> int:
-        assert task.template is not None
-        prompts_ = (task.template.encode(problem.prompt, self.tokenizer) for problem in task.loaded.problems)
-        return max(map(len, prompts_)) + task.sampling.max_tokens
+    def _context(self, task: Task) -> tuple[int, int, str]:
+        """Tokens of the longest prompt with the longest answer, of that prompt, and the id of its problem."""
+        template = task.template
+        assert template is not None
+        lengths = ((len(template.encode(p.prompt, self.tokenizer)), p.id) for p in task.loaded.problems)
+        most, name = max(lengths)
+        return most + task.sampling.max_tokens, most, name
 
     def __enter__(self) -> Model:
         return self

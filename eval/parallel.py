@@ -1,7 +1,7 @@
 """Data parallel evaluation on one machine: n processes, each with its own GPUs and every n-th batch of the samples.
 
 Batches have seeds of their own, so the samples are those of one process. Over several machines: give each
-`--shard I/N` and the same `--out` on a shared filesystem, then run the command once without it.
+`--shard I/N` and the same `--out` on a shared filesystem, then run the command once without it, with their `--batch`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from r1zero.config import PolicyConfig
 from r1zero.errors import UserError
 from r1zero.eval import protocols, templates
 from r1zero.eval.folder import EvalFolder, append
-from r1zero.eval.harness import draw, evaluate
+from r1zero.eval.harness import check_sampling, draw, evaluate
 from r1zero.eval.manifest import Manifest, benchmark_facts, model_fingerprint
 from r1zero.eval.model import Model, run_of
 from r1zero.eval.output import figures, markdown
@@ -57,13 +57,14 @@ def run_eval(
     if len(set(names)) != len(names):
         raise UserError(f"--suite names a benchmark twice: {', '.join(names)}")
     for task in tasks:
+        check_sampling(task.sampling, task.k)
         resolve(task.loaded.verifier)
     with model, VerifierPool(settings.workers or None, settings.deadline_seconds) as pool:
         tasks, trials = _with_templates(settings, run, model, tasks, pool, say)
         manifest = _manifest(settings, model, tasks)
         label = _label(settings)
         folder = EvalFolder(Path(settings.out) if settings.out else _default_folder(label, tasks, manifest))
-        folder.open(manifest, shared=settings.shard is not None)
+        folder.open(manifest, shard=settings.shard)
         try:
             say(f"folder: {folder.path}")
             if settings.shard is not None:

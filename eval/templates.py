@@ -6,6 +6,7 @@ A base model's score depends on its template more than on many RL runs (33.0 to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +72,10 @@ def choose(templates: Sequence[Template], score: Callable[[Template], EvalResult
                 truncated=result.truncated,
             )
         )
-    best = max(range(len(trials)), key=lambda i: trials[i].pass_at_1 or 0.0)
+    scores = [math.nan if trial.pass_at_1 is None else trial.pass_at_1 for trial in trials]
+    if all(math.isnan(score) for score in scores):
+        raise UserError("--template best: not one answer could be graded under any template: try the verifier alone")
+    best = max(range(len(trials)), key=lambda i: -1.0 if math.isnan(scores[i]) else scores[i])
     return templates[best], trials
 
 

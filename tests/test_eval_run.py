@@ -13,12 +13,14 @@ from r1zero.config import EngineConfig
 from r1zero.errors import UserError
 from r1zero.eval import cli as eval_cli
 from r1zero.eval.compare import compare
-from r1zero.eval.folder import read_results
+from r1zero.eval.folder import EvalFolder, read_results
+from r1zero.eval.manifest import LIKE
 from r1zero.eval.parallel import draw_shards
 from r1zero.eval.regrade import regrade
 from r1zero.eval.run import Finished, run_eval
 from r1zero.eval.samples import read_samples
 from r1zero.eval.tasks import EvalSettings
+from r1zero.records import Problem
 from r1zero.rollout.hf import TransformersEngine
 from r1zero.verifiers import VerifierPool
 from tests.tiny_models import save_model, tiny_llama
@@ -190,6 +192,57 @@ def test_another_temperature_is_refused_and_another_k_is_noted(settings: EvalSet
     assert compare(first, more).notes == ("sums: k is 3 and 4",)
 
 
+def test_a_lost_sample_is_an_error_and_not_a_smaller_denominator(settings: EvalSettings) -> None:
+    folder = quiet(settings).folder
+    path = folder / "sums" / "samples.jsonl"
+    path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8")
+    with pytest.raises(UserError, match="1 of 18 samples are missing"):
+        compare(folder, folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("results.json", "[]", "is not the result of an evaluation"),
+        ("results.json", '{"benchmarks": {"sums": {}}, "manifest": {}}', "is not the result of an evaluation"),
+        ("sums/problems.jsonl", "{}\n", "no whole evaluation"),
+        ("sums/samples.jsonl", "{}\n", "line 1 is no sample"),
+        ("sums/samples.jsonl", None, "cannot be read"),
+    ],
+)
+def test_a_damaged_folder_is_named(file: str, text: str | None, message: str, tmp_path: Path) -> None:
+    manifest = {"benchmarks": {"sums": {"k": 1, **dict.fromkeys(LIKE)}}, "checkpoint": "m", "machine": {"versions": {}}}
+    folder = EvalFolder(tmp_path / "eval")
+    folder.open(manifest)
+    folder.start("sums", [Problem(id="p", prompt="1+1", answer="2")])
+    (folder.path / "sums" / "samples.jsonl").write_text("one\n")
+    folder.write_results({"benchmarks": {"sums": {}}, "manifest": manifest}, "")
+    folder.close()
+    (folder.path / file).unlink()
+    if text is not None:
+        (folder.path / file).write_text(text)
+    with pytest.raises(UserError, match=message):
+        compare(folder.path, folder.path)
+
+
+def test_shards_hold_the_folder_together_and_each_its_share(tmp_path: Path) -> None:
+    def take(shard: tuple[int, int] | None) -> EvalFolder:
+        folder = EvalFolder(tmp_path / "eval")
+        folder.open({"k": 1}, shard=shard)
+        return folder
+
+    first, second = take((0, 2)), take((1, 2))
+    for taken in ((0, 2), None):  # the same share twice; the whole run before its shards are done
+        with pytest.raises(UserError, match="in use by another process"):
+            take(taken)
+    first.close()
+    second.close()
+    whole = take(None)
+    with pytest.raises(UserError, match="in use by another process"):
+        take((0, 2))
+    whole.close()
+
+
 def test_the_best_template_is_found_by_trying_and_all_are_reported(settings: EvalSettings) -> None:
     done = quiet(replace(settings, template="best", template_slice=2, max_tokens=4, k=1, suite=settings.suite))
     trials = read_results(done.folder)["template_trials"]
@@ -216,6 +269,12 @@ def test_the_best_template_is_found_by_trying_and_all_are_reported(settings: Eva
         (["MODEL", "--suite", "DATA", "--engine", "transformers", "--template", "plain"], "positions"),
         (["MODEL", "--suite", "DATA,DATA", "--template", "plain"], "twice"),
         (["MODEL", "--suite", "DATA", "--shard", "2/2"], "must be I/N"),
+        (["MODEL", "--suite", "DATA", "--shard", "0/2", "--data-parallel", "2"], "one"),
+        (["MODEL", "--suite", "DATA", "--template", "plain", "--temperature", "nan"], "temperature must be 0"),
+        (["MODEL", "--suite", "DATA", "--template", "plain", "--temperature", "0", "--k", "2"], "equal samples"),
+        (["MODEL", "--suite", "DATA", "--template", "plain", "--top-p", "0"], "top-p must be above 0"),
+        (["MODEL", "--suite", "DATA", "--template", "plain", "--min-p", "1"], "min-p must be 0"),
+        (["--endpoint", "http://localhost:1/v1", "--model", "m", "--endpoint-mode", "completions"], "model's folder"),
         (["--endpoint", "http://localhost:1/v1", "--suite", "DATA"], "needs --model"),
         (["--regrade", "nowhere"], "holds no results.json"),
         (["decontaminate", "--suite", "math500"], "needs --train"),
@@ -237,6 +296,15 @@ def test_mistakes_are_one_line_that_says_what_to_do(
     assert error.startswith("r1zero: ")
     assert message in error
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []  # nothing half-written
+
+
+@pytest.mark.parametrize(
+    "argument", ["--seed=-1", "--top-k=-3", "--gpu-memory=2", "--timeout=nan", "--requests-per-minute=-1", "--k=0"]
+)
+def test_numbers_out_of_range_are_refused_by_the_parser(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["eval", "model", argument])
+    assert argument.partition("=")[0] in capsys.readouterr().err
 
 
 def test_the_commands_print_tables(model: str, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
