@@ -5,6 +5,7 @@ The weights of one model and three small sets of adapters stand for the four mod
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ def adapter(model: nn.Module, name: str | None) -> Iterator[None]:
     A backward pass through what was computed does not need the block, unless activations are recomputed in it.
     """
     # By the attributes: peft's own methods also switch requires_grad, of all adapters and under the graph's feet.
-    layers: list[Any] = [m for m in model.modules() if hasattr(m, "base_layer")]
+    layers = _layers(model)
     before = [(layer._active_adapter, layer._disable_adapters) for layer in layers]
     for layer in layers:
         layer._disable_adapters = name is None
@@ -44,14 +45,29 @@ def adapter(model: nn.Module, name: str | None) -> Iterator[None]:
             layer._active_adapter, layer._disable_adapters = active, disabled
 
 
-def add_adapter(model: PreTrainedModel, name: str, rank: int, alpha: int, *, trained: bool) -> list[nn.Parameter]:
-    """Put one more adapter on a model that has the policy's; returns its parameters. The active one stays active."""
+def _layers(model: nn.Module) -> list[Any]:
+    """The layers that have adapters."""
+    return [module for module in model.modules() if hasattr(module, "base_layer")]
+
+
+def add_adapter(model: PreTrainedModel, name: str, rank: int, alpha: int) -> list[nn.Parameter]:
+    """Put one more adapter on a model that has the policy's; returns its parameters, as yet frozen. The policy's stays
+    active."""
     from peft import LoraConfig, inject_adapter_in_model
 
-    inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear"), model, adapter_name=name)
-    added = [p for key, p in model.named_parameters() if f".{name}." in key and ".lora_" in key]
-    for parameter in added:
-        parameter.requires_grad_(trained)
+    trainable = {key for key, p in model.named_parameters() if p.requires_grad}
+    lora = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Already found a `peft_config`")  # several are what this is for
+        inject_adapter_in_model(lora, model, adapter_name=name)
+    added = []
+    for key, parameter in model.named_parameters():
+        new = f".{name}." in key and ".lora_" in key
+        added += [parameter] if new else []
+        # peft makes the new adapter the active one, and the only one with a gradient.
+        parameter.requires_grad_(key in trainable)
+    for layer in _layers(model):
+        layer._active_adapter = [POLICY]
     return added
 
 
@@ -105,9 +121,9 @@ def reward_adapter(checkpoint: Path, base: Path) -> tuple[Mapping[str, Tensor], 
 
 
 def load_adapter(model: PreTrainedModel, trained: Mapping[str, Tensor], name: str) -> None:
-    """Copy LoRA tensors that were saved under the policy's adapter name into adapter `name` of `model`."""
+    """Copy a reward model's LoRA tensors, but its head's, into adapter `name` of `model`."""
     own = dict(model.named_parameters())
     with torch.no_grad():
         for key, tensor in trained.items():
-            if ".lora_" in key:
+            if ".lora_" in key and not key.startswith("score."):
                 own[key.replace(f".{POLICY}.", f".{name}.")].copy_(tensor)

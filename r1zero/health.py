@@ -12,6 +12,8 @@ from typing import Any
 
 from r1zero.config import HealthConfig
 
+BASELINE = ("policy/entropy", "policy/ref_perplexity", "completion/tokens_mean")
+"""What is compared with the run's first steps."""
 BASELINE_STEPS = 5
 """A run's first steps, whose mean is what a later step is compared with."""
 
@@ -46,6 +48,12 @@ class Health:
                 f"mean length went from {first_length:.0f} to {length:.0f} tokens: read some completions; a reward may "
                 "be paying for length"
             )
+        perplexity, first = value("policy/ref_perplexity"), self._baseline("policy/ref_perplexity")
+        if perplexity > config.perplexity_factor * first:
+            alarms["perplexity"] = (
+                f"the reference's perplexity of the completions went from {first:.3g} to {perplexity:.3g}: read some; "
+                "the policy may be leaving the language for what the reward model overrates"
+            )
         if value("group/zero_variance") > config.flat_share:
             alarms["flat"] = (
                 f"{value('group/zero_variance'):.0%} of the groups have equal rewards and teach nothing: the problems "
@@ -67,7 +75,7 @@ class Health:
         return alarms
 
     def _remember(self, metrics: Mapping[str, Any]) -> None:
-        for name in ("policy/entropy", "completion/tokens_mean"):
+        for name in BASELINE:
             seen = self._first.setdefault(name, [])
             if len(seen) < BASELINE_STEPS and name in metrics:
                 seen.append(float(metrics[name]))

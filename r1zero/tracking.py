@@ -55,14 +55,14 @@ class Tracker:
         self._accelerator.log({k: v for k, v in metrics.items() if isinstance(v, int | float)}, step=step)
 
     def line(self, step: int, metrics: Mapping[str, float]) -> None:
-        """GRPO's figures that matter, on one line."""
+        """The figures of GRPO and PPO that matter, on one line."""
         figures = [
             f"reward {metrics.get('reward/mean', float('nan')):.3f}",
             f"accuracy {metrics.get('reward/accuracy', float('nan')):.3f}",
             *(f"{key.split('/')[1]} {metrics[key]:.3f}" for key in metrics if key.endswith("/score")),
             f"length {metrics.get('completion/tokens_mean', float('nan')):.0f}",
             f"cut {metrics.get('completion/truncated', float('nan')):.1%}",
-            f"flat {metrics.get('group/zero_variance', float('nan')):.0%}",
+            *([f"flat {metrics['group/zero_variance']:.0%}"] if "group/zero_variance" in metrics else []),
             f"entropy {metrics.get('policy/entropy', float('nan')):.3f}",
             *([f"kl {metrics['policy/kl']:.4f}"] if "policy/kl" in metrics else []),
             f"mismatch {metrics.get('mismatch/mean_abs', float('nan')):.1e}",

@@ -6,6 +6,7 @@ from r1zero.health import Health
 WELL = {
     "policy/entropy": 1.0,
     "completion/tokens_mean": 100.0,
+    "policy/ref_perplexity": 2.0,
     "policy/kl": 0.01,
     "group/zero_variance": 0.5,
     "completion/truncated": 0.1,
@@ -27,6 +28,7 @@ def test_a_healthy_step_raises_no_alarm() -> None:
     [
         ("policy/kl", 0.6, "kl"),
         ("policy/entropy", 0.049, "entropy"),
+        ("policy/ref_perplexity", 6.1, "perplexity"),
         ("completion/tokens_mean", 301.0, "length"),
         ("completion/tokens_mean", 33.0, "length"),
         ("group/zero_variance", 0.96, "flat"),

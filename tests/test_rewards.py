@@ -7,10 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from r1zero.config import RewardConfig, RewardTerm
+from r1zero.config import RewardConfig, RewardModelTerm, RewardTerm
 from r1zero.errors import UserError
 from r1zero.records import Completion, Problem
-from r1zero.rewards import Reward, Rewarder, combine, reward_metrics
+from r1zero.rewards import Reward, Rewarder, combine, reward_metrics, with_scores
 from r1zero.verifiers import Outcome, Sample, Verdict, VerifierPool, VerifierSpec
 
 CORRECT = Verdict(Outcome.CORRECT)
@@ -100,6 +100,34 @@ def test_an_error_is_dropped_or_stops_but_is_never_scored() -> None:
         assert (dropped.value, dropped.keep, dropped.correct) == (None, False, None)
     with pytest.raises(UserError, match="no bubblewrap"):
         reward_of(two_terms(on_error="stop"), ERROR)
+
+
+def test_a_term_of_weight_0_is_measured_and_drops_or_stops_nothing() -> None:
+    judge = RewardTerm(verifier="answer", name="accuracy", weight=0)
+    config = RewardConfig(terms=[judge, RewardTerm(verifier="answer_tags", name="format")], on_error="stop")
+    measured = reward_of(config, ERROR, CORRECT)
+    assert (measured.value, measured.keep, measured.correct) == (1.0, True, None)
+    assert reward_of(config, CORRECT, CORRECT).value == 1.0
+    assert reward_of(config, CORRECT, CORRECT).correct is True
+
+
+def test_reward_models_add_their_weighted_score_and_a_completion_without_its_end_gets_the_penalty() -> None:
+    rewards = [reward_of(two_terms(), CORRECT)] * 2 + [reward_of(two_terms(on_error="drop"), ERROR)]
+    terms = [
+        RewardModelTerm(path="a", name="a", weight=0.5),
+        RewardModelTerm(path="b", name="b", weight=2.0, truncated="score"),
+    ]
+    whole, cut, dropped = with_scores(terms, rewards, {"a": [3.0, 3.0, 3.0], "b": [0.1, 0.1, 0.1]}, [False, True, True])
+    assert whole.value == pytest.approx(1 + 1.5 + 0.2)
+    assert cut.value == pytest.approx(1 - 0.5 + 0.2)
+    assert (dropped.value, dropped.keep) == (None, False)
+    assert cut.scores == {"a": -1.0, "b": 0.1}
+    figures = reward_metrics([whole, cut])
+    assert figures["reward/a/score"] == pytest.approx(1.0)
+    assert figures["reward/a/score_std"] == pytest.approx(2.0)
+    drop = [RewardModelTerm(path="a", name="a", truncated="drop")]
+    kept, lost = with_scores(drop, rewards[:2], {"a": [3.0, 3.0]}, [False, True])
+    assert (kept.value, lost.value, lost.keep) == (4.0, None, False)
 
 
 def test_correct_is_the_first_terms_outcome_and_unknown_after_a_timeout() -> None:

@@ -99,6 +99,8 @@ class HealthConfig:
     """KL to the reference, nats a token."""
     entropy_min_share: float = 0.05
     """Alarm when entropy falls below this share of its mean over the first steps."""
+    perplexity_factor: float = 3.0
+    """Alarm when the reference finds the policy's text so many times as unlikely, a token, as in the first steps."""
     length_factor: float = 3.0
     """Alarm when the mean length is so many times that of the first steps, or so many times shorter."""
     flat_share: float = 0.95

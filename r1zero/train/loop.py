@@ -39,7 +39,7 @@ from r1zero.train.grpo import GRPO
 from r1zero.train.policy_gradient import PolicyGradient, ScoredGroup
 from r1zero.train.ppo import PPO
 from r1zero.train.ppo_models import load_models, load_scorers
-from r1zero.train.session import complete, find_run, step_of, stop_requests
+from r1zero.train.session import before_after, complete, find_run, step_of, stop_requests
 from r1zero.verifiers import VerifierPool, VerifierSpec, resolve
 
 
@@ -363,6 +363,7 @@ class _Run:
                 if name == "after" or row["step"] == 0:
                     low, high = row["eval/ci95_low"], row["eval/ci95_high"]
                     print(f"{name:<18}{row['eval/pass@1']:>8.1%}  {low:.1%} to {high:.1%}")
+            print(result_table(self.config, scored[0], scored[-1]), end="")
             self._print_samples(last)
         print(f"checkpoint: {checkpoint}")
 
@@ -373,6 +374,29 @@ class _Run:
             for name, shown in (("before", before.get(sample.key)), ("after", sample)):
                 if shown is not None:
                     print(f"  {name}: {shown.completion.strip()!r} -> {shown.outcome} ({shown.reason})")
+
+
+def result_table(config: RLConfig, before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """What besides pass@1 changed on the held-out problems: rewards, distance, length; empty where it says no more.
+
+    The score of the first term is the true reward of a run that trains on a reward model and measures a judge.
+    """
+    shown = {f"score of {config.reward.terms[0].key}": "eval/score"} if config.reward.models else {}
+    shown |= {f"score of {term.name}": f"eval/{term.name}/score" for term in config.reward.models}
+    shown |= {
+        "KL to the reference, nats a completion": "eval/kl_completion",
+        "KL to the reference, nats a token": "eval/kl",
+        "reference's perplexity": "eval/ref_perplexity",
+    }
+    rows = [
+        (name, f"{before[key]:.3f}", f"{after[key]:.3f}")
+        for name, key in shown.items()
+        if key in before and key in after
+    ]
+    if not rows:
+        return ""
+    rows.append(("tokens an answer", f"{before['eval/tokens']:.1f}", f"{after['eval/tokens']:.1f}"))
+    return before_after("held-out answers", rows) + "\n"
 
 
 class _Remembering:

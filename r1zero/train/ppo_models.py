@@ -14,7 +14,7 @@ from r1zero.adapters import REWARD, VALUE, SharedScores, WithAdapter, add_adapte
 from r1zero.config import PPOConfig, RLConfig
 from r1zero.errors import UserError
 from r1zero.policy import Policy, Row, add_lora, load_model
-from r1zero.reward_model import Scorer, ScoreRows, score_rows, score_scale
+from r1zero.reward_model import Scorer, ScoreRows, load_reward_model, score_rows, score_scale
 from r1zero.value_model import (
     SharedValueModel,
     ValueModel,
@@ -83,9 +83,9 @@ def _shared_models(
     if config.reward.models:
         term, path = config.reward.models[0], reward_models[0]
         trained, lora = reward_adapter(path, base)
-        score = nn.Linear(head.in_features, 1, bias=False)
-        score.weight = nn.Parameter(trained["score.weight"], requires_grad=False)
-        add_adapter(model, REWARD, lora.lora_rank, lora.lora_alpha, trained=False)
+        # The head from the checkpoint: it has an adapter too, and is so small that it is kept merged.
+        score: nn.Linear = load_reward_model(path, config.model, pad_token_id=0, seed=0).score.requires_grad_(False)
+        add_adapter(model, REWARD, lora.lora_rank, lora.lora_alpha)
         load_adapter(model, trained, REWARD)
         module = SharedScores(backbone, score).to(accelerator.device)
         mean, std = score_scale(path) if term.normalise else (0.0, 1.0)
@@ -97,7 +97,7 @@ def _shared_models(
         scorers[term.name] = scorer
         if config.value.init == "reward_model":
             head, rank, alpha = head_in_reward_units(score, score_scale(path), term), lora.lora_rank, lora.lora_alpha
-    added = add_adapter(model, VALUE, rank, alpha, trained=False)
+    added = add_adapter(model, VALUE, rank, alpha)
     if config.value.init == "reward_model":
         load_adapter(model, trained, VALUE)
     return Models(

@@ -36,11 +36,15 @@ def rollout_metrics(shares: Sequence[Share]) -> dict[str, float]:
     quantiles = torch.quantile(lengths, torch.tensor([0.1, 0.5, 0.9])).tolist()
     values = torch.tensor([[r.value if r.value is not None else 0.0 for r in group] for group in groups])
     keep = torch.tensor([[r.keep for r in group] for group in groups], dtype=torch.bool)
-    return figures | {
+    figures |= {
         "completion/tokens_mean": float(lengths.mean()),
         **{f"completion/tokens_p{p}": q for p, q in zip((10, 50, 90), quantiles, strict=True)},
         "completion/tokens_max": float(lengths.max()),
         "completion/truncated": sum(cut) / len(cut),
+    }
+    if values.shape[1] == 1:  # PPO: nothing is compared within a group
+        return figures
+    return figures | {
         "group/zero_variance": float(flat_groups(values, keep).float().mean()),
         "group/reward_std": float(_kept_std(values, keep).mean()),
     }
