@@ -1,4 +1,4 @@
-"""A GRPO step of each case on as many processes as torchrun started; each saves its gradients and metrics.
+"""A step of GRPO or PPO of each case on as many processes as torchrun started; each saves its gradients and metrics.
 
 python -m torch.distributed.run --nproc_per_node 2 -m tests.data_parallel OUT
 """
@@ -11,11 +11,13 @@ import torch
 from accelerate import Accelerator
 
 from r1zero import datasets, prompts, recipe
-from r1zero.config import DataConfig
-from r1zero.policy import Policy
+from r1zero.config import DataConfig, GRPOConfig, PPOConfig
+from r1zero.policy import Policy, Row
 from r1zero.rewards import Rewarder
 from r1zero.rollout.scripted import ScriptedEngine
 from r1zero.train.grpo import GRPO
+from r1zero.train.ppo import PPO
+from r1zero.value_model import ValueModel
 from r1zero.verifiers import VerifierPool
 from tests.tiny_models import char_tokenizer, tiny_llama
 
@@ -38,6 +40,7 @@ CASES: dict[str, tuple[str, ...]] = {
     # The processes end with different numbers of groups.
     "uneven": ("--algorithm.dynamic_sampling", "true", "--algorithm.max_refills", "0"),
     "truncated": ("--algorithm.drop_truncated", "true", "--sampling.max_tokens", "40", "--algorithm.loss", "gspo"),
+    "ppo": ("--algorithm.minibatches", "1", "--algorithm.epochs", "1"),
     "reinforce++": (
         *("--algorithm.advantage", "reinforce_pp", "--algorithm.beta", "0.05", "--algorithm.kl", "k1"),
         *("--algorithm.kl_in", "reward", "--algorithm.loss", "reinforce", "--algorithm.aggregation", "token"),
@@ -45,9 +48,13 @@ CASES: dict[str, tuple[str, ...]] = {
 }
 
 
+def lengths(rows: Sequence[Row]) -> list[float]:
+    return [len(row.completion_ids) / 10 for row in rows]
+
+
 def one_step(case: str, accelerator: Accelerator, pool: VerifierPool) -> dict[str, Any]:
     config = recipe.load(
-        "tiny-cpu",
+        "ppo-tiny-cpu" if case == "ppo" else "tiny-cpu",
         [
             *("--algorithm.prompts_per_step", "8", "--algorithm.group_size", "4"),
             *("--optimizer.max_grad_norm", "0", "--optimizer.micro_batch_tokens", "80"),
@@ -55,17 +62,24 @@ def one_step(case: str, accelerator: Accelerator, pool: VerifierPool) -> dict[st
         ],
     )
     tokenizer = char_tokenizer()
-    grpo = GRPO(
-        config,
-        accelerator=accelerator,
-        policy=Policy(tiny_llama()),
-        reference=Policy(tiny_llama(seed=1)) if config.algorithm.beta > 0 else None,
-        tokenizer=tokenizer,
-        template=prompts.load("plain"),
-        problems=PROBLEMS,
-        engine=ScriptedEngine(script, tokenizer),
-        rewarder=Rewarder(config.reward, pool),
-    )
+    assert isinstance(config, GRPOConfig | PPOConfig)
+    parts: dict[str, Any] = {
+        "accelerator": accelerator,
+        "policy": Policy(tiny_llama()),
+        "reference": Policy(tiny_llama(seed=1)) if config.algorithm.beta > 0 else None,
+        "tokenizer": tokenizer,
+        "template": prompts.load("plain"),
+        "problems": PROBLEMS,
+        "engine": ScriptedEngine(script, tokenizer),
+        "rewarder": Rewarder(config.reward, pool),
+    }
+    grpo: GRPO | PPO
+    if isinstance(config, PPOConfig):
+        torch.manual_seed(0)
+        value = ValueModel(tiny_llama(seed=2).base_model, torch.nn.Linear(96, 1))
+        grpo = PPO(config, value=value, scorers={"reward_model": lengths}, **parts)
+    else:
+        grpo = GRPO(config, **parts)
     gradients: list[torch.Tensor] = []
     step = grpo.optimizer.step
 
@@ -73,7 +87,7 @@ def one_step(case: str, accelerator: Accelerator, pool: VerifierPool) -> dict[st
         gradients.append(torch.cat([p.grad.flatten() for p in grpo.model.parameters() if p.grad is not None]))
         return step(*arguments, **options)
 
-    grpo.optimizer.step = keep  # type: ignore[method-assign]
+    grpo.optimizer.step = keep
     metrics, _, _ = grpo.step(1)
     kept = {k: v for k, v in metrics.items() if not k.startswith("time/") and not k.endswith("/seconds")}
     return {"gradients": gradients, "metrics": kept, "causes": [cause.name for cause in grpo.causes]}

@@ -40,7 +40,9 @@ def pool() -> Iterator[VerifierPool]:
 
 
 def small(*overrides: str) -> GRPOConfig:
-    return recipe.load("tiny-cpu", ["--algorithm.prompts_per_step", "4", "--algorithm.group_size", "4", *overrides])
+    config = recipe.load("tiny-cpu", ["--algorithm.prompts_per_step", "4", "--algorithm.group_size", "4", *overrides])
+    assert isinstance(config, GRPOConfig)
+    return config
 
 
 def make(config: GRPOConfig, pool: VerifierPool, script: Any, lora_rank: int = 0, **scripted: Any) -> GRPO:
@@ -180,7 +182,7 @@ def test_the_reference_is_replaced_by_the_policy_every_so_many_steps(pool: Verif
 def test_a_reference_can_be_replaced_by_a_policy_with_lora(pool: VerifierPool) -> None:
     config = small("--algorithm.beta", "0.1", "--algorithm.reference_every", "1", "--optimizer.lr", "1e-2")
     grpo = make(config, pool, some_right, lora_rank=4)
-    assert grpo.reference is not None
+    assert isinstance(grpo.reference, Policy)
     grpo.step(1)
     merged = dict(named_weights(grpo.model.model))
     held = dict(grpo.reference.model.named_parameters())
