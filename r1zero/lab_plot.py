@@ -59,8 +59,6 @@ def _panel(axes: Any, panel: LabPanel, config: LabConfig, runs: Sequence[LabRun]
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y[0] if len(panel.y) == 1 else "")
     axes.set_title(panel.title, fontsize=9)
-    if panel.log:
-        axes.set_yscale("symlog", linthresh=1e-6)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=7)
     axes.grid(alpha=0.3)

@@ -67,8 +67,6 @@ class LabPanel:
     """step: mean over seeds with its 95% interval; another metric: each seed by itself."""
     kind: Literal["line", "points"] = "line"
     title: str = ""
-    log: bool = False
-    """Logarithmic y, linear near 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
