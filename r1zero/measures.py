@@ -1,7 +1,7 @@
 """What a pipeline measures of every checkpoint, and the table it ends in.
 
-`python -m r1zero.measures TASK.json RESULT.json` measures one model in a process of its own and keeps every sample
-beside the result.
+`python -m r1zero.measures STAGE.MEASURE.task.json …` measures in a process of its own; the figures go to
+STAGE.MEASURE.json and every sample to the folder STAGE.MEASURE beside them.
 """
 
 from __future__ import annotations
@@ -42,26 +42,20 @@ FIGURES = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure as a task file says."""
-    task_path, target = (Path(argument) for argument in (sys.argv[1:] if argv is None else argv))
+    """Measure as each task file says."""
     here = str(Path.cwd())
     if here not in sys.path:  # a measure may name a verifier in a module there, as a recipe may
         sys.path.append(here)
-    task = json.loads(task_path.read_text(encoding="utf-8"))
     try:
-        figures = {
-            name: measure(
-                recipe.checked(MeasureConfig, settings, (), f"measure {name}"),
-                Path(task["model"]),
-                RunFolder(target.parent, f"{target.stem}.{name}"),
-                task["threads"],
-            )
-            for name, settings in task["measures"].items()
-        }
+        for path in map(Path, sys.argv[1:] if argv is None else argv):
+            task = json.loads(path.read_text(encoding="utf-8"))
+            target = path.with_name(path.name.removesuffix(".task.json") + ".json")
+            config = recipe.checked(MeasureConfig, task["measure"], (), f"measure {target.stem}")
+            figures = measure(config, Path(task["model"]), RunFolder(path.parent, target.stem), task["threads"])
+            write_atomically(target, json.dumps({"of": task, "figures": figures}, indent=1) + "\n")
     except UserError as error:
         print(f"r1zero: {error}", file=sys.stderr)
         return 2
-    write_atomically(target, json.dumps({"of": task, "figures": figures}, indent=1) + "\n")
     return 0
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,14 @@ import yaml
 
 from r1zero import lineage, models, recipe
 from r1zero.checkpoint import latest_checkpoint
-from r1zero.config import PipelineConfig, RejectionSamplingConfig, RewardModelConfig, StageConfig
+from r1zero.config import MeasureConfig, PipelineConfig, RejectionSamplingConfig, RewardModelConfig, StageConfig
 from r1zero.config.pipeline import START
 from r1zero.errors import UserError
 from r1zero.launch import Launch
 from r1zero.launch import launch as launch_process
 from r1zero.measures import figures_of, table
-from r1zero.pipeline_check import check_stages, first_model, references_checked, substituted
+from r1zero.pipeline_check import check_stages, first_model, references_checked
+from r1zero.references import references, substituted
 from r1zero.run import RunFolder, plain, write_atomically
 from r1zero.tracking import say
 from r1zero.train.session import find_run
@@ -72,45 +73,75 @@ def train_pipeline(config: PipelineConfig, *, resume: bool = False, launch: Laun
 
 
 def _run_stages(config: PipelineConfig, folder: RunFolder, progress: dict[str, Any], launch: Launch) -> None:
-    _measure(config, folder, START, models.resolve(first_model(config)), launch)
+    now = {name: measure for name, measure in config.measures.items() if not list(references(plain(measure)))}
+    late = {name: measure for name, measure in config.measures.items() if name not in now}
+    measured = {START: models.resolve(first_model(config))}
+    _measure(config, folder, START, measured[START], now, launch)
     for number, (name, settings) in enumerate(config.stages.items(), 1):
         stage = resolved(config, name)
         if name not in progress:
             began = time.monotonic()
             say(f"\npipeline {config.run.name}, stage {number} of {len(config.stages)}: {name}", style="bold cyan")
             path = folder.path / f"{name}.yaml"
-            header = f"# stage {name} of pipeline {config.run.name}" + f", recipe {settings['recipe']}" * bool(
-                settings["recipe"]
-            )
+            header = f"# stage {name} of pipeline {config.run.name}"
+            header += f", recipe {settings['recipe']}" if settings["recipe"] else ""
             write_atomically(path, f"{header}\n{yaml.safe_dump(plain(stage), sort_keys=False, allow_unicode=True)}")
             launch("r1zero.cli", ["train", str(path), "--resume-or-start"])
             progress[name] = {"checkpoint": str(checkpoint_of(stage)), "seconds": round(time.monotonic() - began, 1)}
             write_atomically(folder.path / "progress.json", json.dumps(progress, indent=1) + "\n")
         if answers(stage):
-            _measure(config, folder, name, Path(progress[name]["checkpoint"]), launch)
+            measured[name] = Path(progress[name]["checkpoint"])
+            _measure(config, folder, name, measured[name], now, launch)
+    for name, model in measured.items():
+        _measure(config, folder, name, model, late, launch)
 
 
-def _measure(config: PipelineConfig, folder: RunFolder, name: str, model: Path, launch: Launch) -> None:
-    """Measure `model` as stage `name`'s, unless that has been done under the same settings."""
-    target = folder.path / "measures" / f"{name}.json"
-    wanted = {"model": str(model), "threads": config.run.threads, "measures": plain(config.measures)}
-    if not config.measures or (target.exists() and json.loads(target.read_text(encoding="utf-8"))["of"] == wanted):
+def _measure(
+    config: PipelineConfig,
+    folder: RunFolder,
+    name: str,
+    model: Path,
+    measures: Mapping[str, MeasureConfig],
+    launch: Launch,
+) -> None:
+    """Measure `model` as stage `name`'s, but for what has been measured of it under the same settings."""
+    wanted = {
+        key: {
+            "model": str(model),
+            "threads": config.run.threads,
+            "measure": substituted(plain(measure), _place(config)),
+        }
+        for key, measure in measures.items()
+    }
+    open_ = [key for key in wanted if _measured(folder, name, key).get("of") != wanted[key]]
+    if not open_:
         return
-    target.parent.mkdir(exist_ok=True)
-    task = target.with_suffix(".task.json")
-    write_atomically(task, json.dumps(wanted, indent=1) + "\n")
+    (folder.path / "measures").mkdir(exist_ok=True)
+    tasks = []
+    for key in open_:
+        tasks.append(_measure_file(folder, name, key).with_suffix(".task.json"))
+        write_atomically(tasks[-1], json.dumps(wanted[key], indent=1) + "\n")
     say(f"\npipeline {config.run.name}: measuring {name}", style="bold cyan")
-    launch("r1zero.measures", [str(task), str(target)])
+    launch("r1zero.measures", list(map(str, tasks)))
+
+
+def _measure_file(folder: RunFolder, name: str, measure: str) -> Path:
+    return folder.path / "measures" / f"{name}.{measure}.json"
+
+
+def _measured(folder: RunFolder, name: str, measure: str) -> dict[str, Any]:
+    path = _measure_file(folder, name, measure)
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
 
 
 def _finish(config: PipelineConfig, folder: RunFolder, progress: Mapping[str, Any]) -> Path:
     """Table, results and lineage, from what the stages left on disk."""
     rows = []
     for name in [START, *config.stages]:
-        path = folder.path / "measures" / f"{name}.json"
-        row: dict[str, Any] = {"stage": name, "kind": "", "measures": {}, "figures": ""}
-        if path.exists() and config.measures:
-            row["measures"] = json.loads(path.read_text(encoding="utf-8"))["figures"]
+        row: dict[str, Any] = {"stage": name, "kind": "", "figures": ""}
+        found = {key: _measured(folder, name, key).get("figures") for key in config.measures}
+        row["measures"] = {key: figures for key, figures in found.items() if figures}
         if name != START:
             stage = resolved(config, name)
             row |= {"kind": stage.stage, "figures": figures_of(RunFolder(folder.path, name)), **progress[name]}
@@ -137,18 +168,22 @@ def _finish(config: PipelineConfig, folder: RunFolder, progress: Mapping[str, An
 
 
 def resolved(config: PipelineConfig, name: str) -> StageConfig:
-    """A stage's config with `stage:…` replaced by folders of earlier stages, as far as there are any."""
-    root = Path(config.run.root) / config.run.name
+    """A stage's config with `stage:…` replaced by folders of earlier stages, be they there yet or not."""
+    settings = {key: value for key, value in config.stages[name].items() if key != "recipe"}
+    return recipe.from_settings(substituted(settings, _place(config)), (), f"stage {name}")
+
+
+def _place(config: PipelineConfig) -> Callable[[str, str], str]:
+    """What `substituted` puts for a reference."""
 
     def place(stage: str, file: str) -> str:
         if file:
-            return str(root / stage / file)
+            return str(Path(config.run.root) / config.run.name / stage / file)
         earlier = resolved(config, stage)
-        # A rejection sampling stage stands for the model it sampled from, be there one yet or not.
+        # A rejection sampling stage stands for the model it sampled from.
         return earlier.model.path if isinstance(earlier, RejectionSamplingConfig) else str(checkpoint_of(earlier))
 
-    settings = {key: value for key, value in config.stages[name].items() if key != "recipe"}
-    return recipe.from_settings(substituted(settings, place), (), f"stage {name}")
+    return place
 
 
 def checkpoint_of(stage: StageConfig) -> Path:

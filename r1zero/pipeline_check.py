@@ -6,7 +6,7 @@ with, whose tokenizer it has; data and reward models that a stage will write are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,52 +25,27 @@ from r1zero.config import (
 from r1zero.errors import UserError, unknown_name
 from r1zero.policy import Row, load_tokenizer
 from r1zero.records import Problem
+from r1zero.references import PREFIX, references, substituted
+from r1zero.run import plain
 from r1zero.train import loop, rejection
 from r1zero.train.groups import check_judges
 from r1zero.train.offline import Base, check_questions, load_base, load_questions
 
-PREFIX = "stage:"
-"""`stage:NAME` in a stage's settings is an earlier stage's last checkpoint, `stage:NAME/FILE` a file it wrote."""
-
-
-def substituted(settings: Any, place: Callable[[str, str], str]) -> Any:
-    """`settings` with each reference replaced by `place(stage, file)`; file is empty for a checkpoint."""
-    if isinstance(settings, Mapping):
-        return {key: substituted(value, place) for key, value in settings.items()}
-    if isinstance(settings, list | tuple):
-        return [substituted(value, place) for value in settings]
-    if isinstance(settings, str) and settings.startswith(PREFIX):
-        stage, _, file = settings.removeprefix(PREFIX).partition("/")
-        return place(stage, file)
-    return settings
-
-
-def references(settings: Any, key: str = "") -> Iterator[tuple[str, str, str]]:
-    """(dotted key, stage, file) of every reference in a stage's settings."""
-    if isinstance(settings, Mapping):
-        for name, value in settings.items():
-            yield from references(value, f"{key}.{name}" if key else str(name))
-    elif isinstance(settings, list | tuple):
-        for number, value in enumerate(settings):
-            yield from references(value, f"{key}.{number}")
-    elif isinstance(settings, str) and settings.startswith(PREFIX):
-        stage, _, file = settings.removeprefix(PREFIX).partition("/")
-        yield key, stage, file
-
 
 def references_checked(config: PipelineConfig) -> None:
-    """Raises UserError for a reference to no stage, to one that is not earlier, or to what that one does not make."""
-    names = list(config.stages)
-    for number, (name, settings) in enumerate(config.stages.items()):
+    """Raises UserError for a reference to what that stage does not make."""
+    for name, settings in config.stages.items():
         for key, stage, file in references(settings):
-            where = f"stage {name}: {key} {PREFIX}{stage}{'/' * bool(file)}{file}"
-            if stage not in names:
-                raise UserError(f"{where}: {unknown_name('stage', stage, names[:number])}")
-            if stage not in names[:number]:
-                raise UserError(f"{where}: {stage} does not come before {name}; a stage starts from an earlier one")
             problem = _misuse(config.stages[stage], settings, key, file)
             if problem:
-                raise UserError(f"{where}: {problem}")
+                raise UserError(f"stage {name}: {key} {PREFIX}{stage}{'/' * bool(file)}{file}: {problem}")
+    for name, measure in config.measures.items():
+        for key, stage, file in references(plain(measure)):
+            if file or config.stages.get(stage, {}).get("stage") != "reward_model":
+                raise UserError(
+                    f"measure {name}: {key} {PREFIX}{stage}: in a measure, this is for a reward_model stage of "
+                    f"{', '.join(config.stages)}, in reward.models"
+                )
 
 
 def _misuse(source: Mapping[str, Any], settings: Mapping[str, Any], key: str, file: str) -> str:

@@ -31,6 +31,7 @@ from r1zero.config import (
     StageConfig,
 )
 from r1zero.errors import UserError, unknown_name
+from r1zero.references import ordered
 from r1zero.run import plain
 
 C = TypeVar("C")
@@ -181,14 +182,16 @@ def _load_pipeline(settings: Mapping[str, Any], overrides: Sequence[str], where:
     parts: dict[str, dict[str, Any]] = {}
     for kind in ("stages", "measures"):
         entries = settings.get(kind) or {}
-        if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        if not isinstance(entries, dict) or not all(isinstance(entry, dict | None) for entry in entries.values()):
             raise UserError(f"{where}: {kind} must map names to settings")
+        # `NAME: null` takes away one of the recipe that is extended.
+        entries = {name: entry for name, entry in entries.items() if entry is not None}
         parts[kind] = entries
         for other, name in inner:
             if other == kind and name not in entries:
                 raise unknown_name(f"name in --{kind}.{name}", name, entries)
     outer = {key: value for key, value in settings.items() if key != "measures"}
-    pipeline = checked(PipelineConfig, outer, own, where)
+    pipeline = checked(PipelineConfig, {**outer, "stages": parts["stages"]}, own, where)
     folder = str(Path(pipeline.run.root) / pipeline.run.name)
     stages: dict[str, dict[str, Any]] = {}
     for name, entry in parts["stages"].items():
@@ -206,7 +209,7 @@ def _load_pipeline(settings: Mapping[str, Any], overrides: Sequence[str], where:
         name: checked(MeasureConfig, entry, inner.get(("measures", name), ()), f"measure {name} of {where}")
         for name, entry in parts["measures"].items()
     }
-    return dataclasses.replace(pipeline, stages=stages, measures=measures)
+    return dataclasses.replace(pipeline, stages=ordered(stages, where), measures=measures)
 
 
 def _split_overrides(overrides: Sequence[str]) -> tuple[list[str], dict[tuple[str, str], list[str]]]:

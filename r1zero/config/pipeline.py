@@ -20,7 +20,8 @@ class MeasureConfig:
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
-    """Every term, and every reward model, is a column: its mean score. Weights mean nothing here."""
+    """Every term, and every reward model, is a column: its mean score. Weights mean nothing here. Where a model is
+    `stage:NAME`, the checkpoints are measured when all stages are done."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Compute type, as in `model`."""
     seed: int = 12345
@@ -48,9 +49,10 @@ class PipelineConfig:
 
     stage: Literal["pipeline"] = "pipeline"
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Name -> the stage's settings, as in a recipe of its own, in the order they run; `recipe: NAME` there names one
-    they are laid on. `stage:NAME` in them stands for the last checkpoint of an earlier stage, `stage:NAME/FILE` for a
-    file it wrote. On the command line: --stages.NAME.section.key VALUE."""
+    """Name -> the stage's settings, as in a recipe of its own; `recipe: NAME` there names one they are laid on.
+    `stage:NAME` in them stands for the last checkpoint of another stage, `stage:NAME/FILE` for a file it wrote. They
+    run in the order they stand in, each after those it refers to; null takes away one of a recipe that is extended. On
+    the command line: --stages.NAME.section.key VALUE."""
     measures: dict[str, MeasureConfig] = field(default_factory=dict)
     """Name -> what every checkpoint that answers prompts is measured on. --measures.NAME.section.key VALUE."""
     run: PipelineRunConfig = field(default_factory=PipelineRunConfig)
