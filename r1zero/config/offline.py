@@ -112,6 +112,7 @@ class SFTConfig:
 
     def __post_init__(self) -> None:
         check_epochs(self.epochs, self.batch_size)
+        require(not self.reward.models, "reward.models: verifiers alone judge in this stage; leave them out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +168,7 @@ class DPOConfig:
 
     def __post_init__(self) -> None:
         check_epochs(self.epochs, self.batch_size)
+        require(not self.reward.models, "reward.models: verifiers alone judge in this stage; leave them out")
         require(self.strength > 0, f"beta must be above 0, got {self.beta}")
         require(0 <= self.label_smoothing < 0.5, f"label_smoothing must be in 0 .. 0.5, got {self.label_smoothing}")
         require(
