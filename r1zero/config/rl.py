@@ -80,6 +80,9 @@ class PolicyGradientConfig:
 
     def __post_init__(self) -> None:
         require(self.group_size >= 1, f"group_size must be 1 or more, got {self.group_size}")
+        require(
+            self.group_size > 1 or not self.dynamic_sampling, "dynamic_sampling looks at groups: group_size above 1"
+        )
         require(self.prompts_per_step >= 1, f"prompts_per_step must be 1 or more, got {self.prompts_per_step}")
         require(self.minibatches >= 1 and self.epochs >= 1, "minibatches and epochs must be 1 or more")
         require(

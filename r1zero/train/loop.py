@@ -471,6 +471,7 @@ def _rollout_rows(
                     }
                     for name, verdict in reward.parts.items()
                 },
+                "scores": dict(reward.scores),
                 "reward": reward.value,
                 "advantage": advantage,
             }
