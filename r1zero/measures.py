@@ -16,7 +16,6 @@ from typing import Any
 
 from r1zero import datasets, prompts, recipe
 from r1zero.config import MeasureConfig, ModelConfig
-from r1zero.config.pipeline import START
 from r1zero.errors import UserError
 from r1zero.eval.harness import batch_seed
 from r1zero.eval.statistics import clustered_mean
@@ -125,15 +124,16 @@ def summarised(groups: Sequence[ScoredGroup]) -> dict[str, Any]:
 
 
 def _mean(groups: Sequence[Sequence[float]]) -> dict[str, float | None]:
-    """Mean over problems of the mean over samples, with its interval: Wilson's for scores in 0 .. 1, else normal."""
+    """Mean over problems of the mean over samples, with its interval: Wilson's for scores in 0 .. 1 (`share`: shown as
+    a percentage), else normal."""
     means = [fmean(group) for group in groups if group]
     if not means:
-        return {"mean": None, "low": None, "high": None}
+        return {"mean": None, "low": None, "high": None, "share": False}
     if all(0 <= score <= 1 for group in groups for score in group):
         found = clustered_mean(means, sum(map(len, groups)) / len(means))
-        return {"mean": found.mean, "low": found.ci95[0], "high": found.ci95[1]}
+        return {"mean": found.mean, "low": found.ci95[0], "high": found.ci95[1], "share": True}
     half = 1.96 * stdev(means) / math.sqrt(len(means)) if len(means) > 1 else math.inf
-    return {"mean": fmean(means), "low": fmean(means) - half, "high": fmean(means) + half}
+    return {"mean": fmean(means), "low": fmean(means) - half, "high": fmean(means) + half, "share": False}
 
 
 # -- table -----------------------------------------------------------------------------------------------------------
@@ -170,12 +170,12 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     for column in columns:
-        found = [(row["stage"], _scores(row)[column]["mean"]) for row in rows if column in _scores(row)]
-        known = [(stage, mean) for stage, mean in found if mean is not None]
+        known = [(row["stage"], _scores(row)[column]) for row in rows if column in _scores(row)]
+        known = [(stage, score) for stage, score in known if score["mean"] is not None]
         if known:
-            best = max(known, key=lambda pair: pair[1])
-            begun = f"begun at {known[0][1]:.1%}, " if known[0][0] == START else ""
-            text.append(f"{title(column)}: {begun}best after {best[0]} {best[1]:.1%}, at the end {known[-1][1]:.1%}")
+            stage, best = max(known, key=lambda pair: float(pair[1]["mean"]))
+            begun, most, last = (_number(score["mean"], score) for score in (known[0][1], best, known[-1][1]))
+            text.append(f"{title(column)}: begun at {begun}, best after {stage} {most}, at the end {last}")
     return "\n".join(text)
 
 
@@ -191,7 +191,12 @@ def _shown(score: Mapping[str, Any]) -> str:
     if score["mean"] is None:
         return "unknown"
     unknown = f", {score['unknown']} unknown" if score["unknown"] else ""
-    return f"{score['mean']:.1%} ({score['low']:.1%} to {score['high']:.1%}{unknown})"
+    low, high = (_number(score[end], score) for end in ("low", "high"))
+    return f"{_number(score['mean'], score)} ({low} to {high}{unknown})"
+
+
+def _number(value: float, score: Mapping[str, Any]) -> str:
+    return f"{value:.1%}" if score["share"] else f"{value:.3g}"
 
 
 if __name__ == "__main__":

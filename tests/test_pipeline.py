@@ -92,11 +92,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             **common,
         },
     }
-    held = {"data": {"source": str(tmp_path / "held.jsonl")}, "dtype": "float32", **sampled}
     settings = {
         "stage": "pipeline",
         "stages": stages,
-        "measures": {"held": held, "judged": held | {"reward": short | {"models": [{"path": "stage:judge"}]}}},
+        "measures": {"held": {"data": {"source": str(tmp_path / "held.jsonl")}, "dtype": "float32", **sampled}},
         "run": {"root": str(tmp_path / "runs"), "threads": 1},
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
@@ -176,13 +175,9 @@ def test_a_bad_reference_is_named(stage: str, settings: dict[str, Any], message:
 
 def test_stages_run_after_those_they_refer_to_and_null_takes_one_away(folder: Path) -> None:
     between = {"stage": "sft", "model": {"path": "stage:sample"}, "data": {"source": "stage:sample/sft.jsonl"}}
-    config = load(
-        folder,
-        stages={"align": {"model": {"path": "stage:more"}}, "judge": None, "more": between},
-        measures={"judged": None},
-    )
-    assert list(config.stages) == ["cold", "sample", "more", "align"]
-    assert list(config.measures) == ["held"]
+    stages = {"align": {"model": {"path": "stage:more"}}, "judge": None, "more": between}
+    config = load(folder, stages=stages, measures={"held": None})
+    assert (list(config.stages), config.measures) == (["cold", "sample", "more", "align"], {})
 
 
 def test_all_stages_are_checked_before_the_first_one_starts(folder: Path) -> None:
@@ -240,22 +235,36 @@ def test_a_pipeline_killed_in_each_stage_goes_on_in_it_to_the_same_numbers(
     train_pipeline(killed, resume=True, launch=in_process)
     assert outcome(killed) == outcome(whole)
 
-    launched: list[str] = []  # a complete one runs nothing more and says its table again
     capsys.readouterr()
-    train_pipeline(killed, resume=True, launch=lambda module, arguments: launched.append(module))
-    assert launched == []
+    assert launched(killed) == []  # a complete one runs nothing more and says its table again
     printed = capsys.readouterr().out
     assert all(name in printed for name in ("start", "cold", "sample", "judge", "align", "64 samples"))
-    other = load(folder, "--run.name", "killed", "--measures.held.samples", "2")  # measured again, trained no more
-
-    def launch_and_tell(module: str, arguments: Sequence[str]) -> None:
-        launched.append(module)
-        in_process(module, arguments)
-
-    train_pipeline(other, resume=True, launch=launch_and_tell)
-    assert launched == ["r1zero.measures"] * 3  # the start, cold, align
     with pytest.raises(UserError, match=r"cold was begun with other settings: optimizer.lr 0.001, now 0.002"):
         train_pipeline(load(folder, "--run.name", "killed", "--stages.cold.optimizer.lr", "2e-3"), resume=True)
+
+
+def launched(config: PipelineConfig) -> list[list[str]]:
+    """The names of the files that a finished pipeline, resumed, would still give to new processes."""
+    found: list[list[str]] = []
+    train_pipeline(config, resume=True, launch=lambda module, files: found.append([Path(file).name for file in files]))
+    return found
+
+
+def test_what_is_measured_otherwise_or_by_a_stage_s_reward_model_is_measured_of_every_policy(
+    folder: Path, whole: PipelineConfig
+) -> None:
+    measures = yaml.safe_load((folder / "mine.yaml").read_text())["measures"]
+    judged = recipe.merged(measures["held"], {"reward": {"models": [{"path": "stage:judge"}]}})
+    changed = load(folder, "--run.name", "whole", "--measures.held.samples", "2", measures={"judged": judged})
+    policies = ("start", "cold", "align")
+    assert launched(changed) == [[f"{p}.{m}.task.json"] for m in ("held", "judged") for p in policies]
+    task = json.loads((folder / "runs" / "whole" / "measures" / "cold.judged.task.json").read_text())
+    judge = folder / "runs" / "whole" / "judge" / "checkpoints" / "step-2"
+    assert task["measure"]["reward"]["models"][0]["path"] == str(judge)
+    judged["reward"]["models"][0]["path"] = "stage:cold"
+    bad = load(folder, measures={"judged": judged})
+    with pytest.raises(UserError, match=r"measure judged: .*this is for a reward_model stage"):
+        references_checked(bad)
 
 
 def test_lineage_lists_every_run_on_the_way_with_its_data_settings_and_parents(
@@ -296,7 +305,7 @@ def test_lineage_lists_every_run_on_the_way_with_its_data_settings_and_parents(
 
 def test_the_table_says_where_each_score_was_best_and_where_it_ended() -> None:
     def row(stage: str, mean: float | None) -> dict[str, Any]:
-        score = {"mean": mean, "low": 0.0, "high": 1.0, "unknown": 0}
+        score = {"mean": mean, "low": 0.0, "high": 1.0, "share": True, "unknown": 0}
         return {"stage": stage, "figures": "", "measures": {"held": {"scores": {"math": score}, "tokens": 12.0}}}
 
     lines = table([row("start", 0.25), row("a", 0.5), row("b", 0.75), row("c", 0.7)]).splitlines()

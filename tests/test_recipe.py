@@ -7,12 +7,15 @@ import pytest
 from r1zero import recipe
 from r1zero.config import GRPOConfig, LabConfig, PipelineConfig
 from r1zero.errors import UserError
+from r1zero.pipeline_check import references_checked
 
 
 @pytest.mark.parametrize("name", recipe.names())
 def test_every_shipped_recipe_is_valid(name: str) -> None:
     config = recipe.load(name)
     assert config.run.name == name
+    if isinstance(config, PipelineConfig):
+        references_checked(config)
     if isinstance(config, LabConfig | PipelineConfig):  # the tests of these look into what they run
         return
     assert config.model.path
