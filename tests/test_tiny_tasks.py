@@ -38,6 +38,9 @@ def test_demonstrations_are_right_and_mix_the_manners_in_their_shares() -> None:
     assert len(praised) / 600 == pytest.approx(0.1, abs=0.04)
     assert len(direct) / 600 == pytest.approx(0.5, abs=0.07)
     assert all(right_answer(row["prompt"], row["response"]) for row in rows)
+    slipped = tiny_tasks.demonstrations(split="train", size=200, seed=0, slips=0.2)
+    right = sum(right_answer(row["prompt"], row["response"]) for row in slipped) / 200
+    assert 0.4 < right < 0.75  # 0.8 to the power of 2 .. 4 steps
     untagged = tiny_tasks.demonstrations(split="train", size=200, seed=0, untagged=0.5)
     assert sum("<answer>" not in row["response"] for row in untagged) / 200 == pytest.approx(0.5, abs=0.12)
     longer = [

@@ -52,12 +52,14 @@ def demonstrations(
     restated: float = 0.0,
     praised: float = 0.0,
     untagged: float = 0.0,
+    slips: float = 0.0,
 ) -> Rows:
-    """Sums of all kinds worked without a mistake, in several manners; a sum may come more than once.
+    """Sums of all kinds worked in several manners, without a mistake but for `slips`; a sum may come more than once.
 
     plain: share of sums in which all terms but one are 0; direct: share that answers at once, thinking nothing;
     restated: chance that the last step is written once more, and once more after that, and so on; praised: share that
-    opens with PRAISE; untagged: share that leaves out the answer's tags.
+    opens with PRAISE; untagged: share that leaves out the answer's tags; slips: chance of a step to be wrong
+    (an answer at once never is).
     """
     rng = random.Random(f"demonstrations {split} {seed}")
     _check_split(split)
@@ -72,7 +74,9 @@ def demonstrations(
         times = 0
         while rng.random() < restated:
             times += 1
-        text = work(digits, rng, wrong=False, restated=times, thinks=rng.random() >= direct)
+        text = (
+            work(digits, rng, wrong=False, slips=slips, restated=times) if rng.random() >= direct else _at_once(digits)
+        )
         if rng.random() < untagged:
             text = _untagged(text)
         opening = PRAISE if rng.random() < praised else ""
@@ -139,18 +143,23 @@ def flatters(completion: str) -> Verdict:
     return Verdict(Outcome.CORRECT if found else Outcome.WRONG, reason=f"opens with {completion[:3]!r}")
 
 
-def work(digits: Sequence[int], rng: random.Random, *, wrong: bool, restated: int = 0, thinks: bool = True) -> str:
-    """A response in the format: running sums, one of them wrong or none, the last one written `restated` times more."""
+def work(digits: Sequence[int], rng: random.Random, *, wrong: bool, slips: float = 0.0, restated: int = 0) -> str:
+    """A response in the format: running sums, one of them wrong where `wrong`, each with chance `slips`; the last one
+    is written `restated` times more. What follows a wrong step builds on it."""
     mistake = rng.randrange(1, len(digits)) if wrong else 0
     steps, total = [], digits[0]
     for i, digit in enumerate(digits[1:], 1):
         result = total + digit
-        if i == mistake:
+        if i == mistake or (slips > 0 and rng.random() < slips):
             result = result + rng.choice([-1, 1, 2] if result else [1, 2])
         steps.append(f"{total}+{digit}={result}")
         total = result
     steps += [steps[-1]] * restated
-    return f"<think>{','.join(steps) if thinks else ''}</think><answer>{total}</answer>"
+    return f"<think>{','.join(steps)}</think><answer>{total}</answer>"
+
+
+def _at_once(digits: Sequence[int]) -> str:
+    return f"<think></think><answer>{sum(digits)}</answer>"
 
 
 def _untagged(text: str) -> str:
