@@ -5,8 +5,8 @@
     for each stage:
         put checkpoints and files of earlier stages into its settings            `resolved`
         train it: `r1zero train STAGE.yaml --resume-or-start`
-        measure its checkpoint                                                   `measures`
         write down that it is done                                               progress.json
+        measure its checkpoint                                                   `measures`
     one table; lineage of the last checkpoint
 
 Stages and measures run in processes of their own, by the same command line a user would type. What a stage leaves

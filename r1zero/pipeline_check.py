@@ -127,7 +127,9 @@ def _check_stage(stage: StageConfig, measured: Mapping[str, Sequence[Problem]]) 
             _check_overlap(loop.prepare(stage).problems, measured)
         case RejectionSamplingConfig():
             known = replace(stage, extra=replace(stage.extra, source="")) if _made_later(stage.extra.source) else stage
-            _check_overlap(rejection.prepare(known).problems, measured)
+            inputs = rejection.prepare(known)
+            texts = [row["prompt"] for row in inputs.extra if isinstance(row.get("prompt"), str)]
+            _check_overlap([*inputs.problems, *(Problem(id=text, prompt=text) for text in texts)], measured)
         case SFTConfig() | DPOConfig() | RewardModelConfig():
             base = load_base(stage)
             rows = _rows(stage, stage.data, base)

@@ -191,6 +191,7 @@ def test_all_stages_are_checked_before_the_first_one_starts(folder: Path) -> Non
     for stage, settings, message in (
         ("sample", {"data": {"source": str(folder / "none.jsonl")}}, "stage sample: .*does not exist"),
         ("sample", {"data": {"source": str(folder / "held.jsonl")}}, "stage sample: 8 of its problems are measured on"),
+        ("sample", {"extra": {"source": str(folder / "leaked.jsonl")}}, "stage sample: 1 of its problems are measured"),
         ("sample", {"reward": {"terms": [{"verifier": "mahth"}]}}, "stage sample: unknown verifier 'mahth'"),
         ("align", {"template": "plane"}, "stage align: unknown .*'plane'"),
         ("align", {"held_out": {"source": str(folder / "none.jsonl")}}, "stage align: .*does not exist"),
