@@ -155,8 +155,9 @@ def combine(config: RewardConfig, parts: Mapping[str, Verdict]) -> Reward:
             keep = False
         else:
             value += term.weight * verdict.score
-            judged = [(step.end, step.score) for step in verdict.steps] or [(None, verdict.score)]
-            steps += [StepReward(end=end, value=term.weight * score) for end, score in judged]
+            judged: list[tuple[int | None, float]] = [(step.end, step.score) for step in verdict.steps]
+            for end, score in judged or [(None, verdict.score)]:
+                steps.append(StepReward(end=end, value=term.weight * score))
     first = parts[config.terms[0].key]
     unknown = first.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
     return Reward(
