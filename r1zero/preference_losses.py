@@ -119,6 +119,22 @@ def orpo_loss(
     return -weight * logsigmoid(odds).sum() / max(num_pairs, 1), metrics
 
 
+def length_figures(
+    margins: Tensor,  # (B,) implicit reward of the chosen minus that of the rejected response
+    longer: Tensor,  # (B,) int, how many tokens more the chosen response has
+    *,
+    num_pairs: int,
+) -> Metrics:
+    """What says whether a preference is one for length: `longer` and `shorter`, the shares of the step's pairs whose
+    chosen response is so; `longer_right` and `shorter_right`, those of them in which it has the larger reward."""
+    with torch.no_grad():
+        right = _better(margins)
+        values = {"longer": longer > 0, "shorter": longer < 0}
+        sums = {name: which.sum().to(right.dtype) for name, which in values.items()}
+        sums |= {f"{name}_right": (right * which).sum() for name, which in values.items()}
+        return {name: value / max(num_pairs, 1) for name, value in sums.items()}
+
+
 def kto_loss(
     logps: Tensor,  # (B,) log pi(y | x)
     ref_logps: Tensor,  # (B,)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from r1zero.config import DPOConfig, ModelConfig, PreferenceDataConfig
 from r1zero.errors import UserError
 from r1zero.models import arithmetic, tiny_preferences
 from r1zero.policy import Policy, Row
+from r1zero.preference_losses import length_figures
 from r1zero.train import reference
 from r1zero.train.answers import win_rate
 from r1zero.train.dpo import DPO, Unit, longer_wins, train_dpo, units_of_thumbs
@@ -197,6 +199,18 @@ def test_a_fifth_of_the_labels_can_be_swapped_and_no_other_row_changes() -> None
     assert sum(a.rows == b.rows for a, b in zip(clean, noisy, strict=True)) == 40
 
 
+def test_edits_change_one_thing_and_the_longer_response_is_hardly_the_better_one_more_often() -> None:
+    rng = random.Random(0)
+    plan = tiny_preferences.Plan(slips=(0, 1))
+    assert tiny_preferences.write([3, 4, 5], plan) == "<think>3+4=7,7+5=13</think><answer>13</answer>"
+    for _ in range(50):
+        other = tiny_preferences.edit(plan, rng)
+        assert sum([other.slips != plan.slips, other.form != plan.form, other.twice != plan.twice]) == 1
+    ranked = [best_first for _, best_first in tiny_preferences.rankings("train", 500, 0)]
+    longer = sum((len(a) > len(b)) + 0.5 * (len(a) == len(b)) for a, b in ranked) / len(ranked)
+    assert 0.5 < longer < 0.62
+
+
 def test_the_true_reward_and_the_generated_preferences_that_follow_it() -> None:
     right = "<think>3+4=7,7+5=12</think><answer>12</answer>"
     for text, reward in {
@@ -234,6 +248,37 @@ def test_both_sides_losing_likelihood_is_an_alarm_and_one_side_is_not() -> None:
 
     assert "both lose likelihood (-1.00 and -2.00" in alarms(-0.1, -0.2)["likelihood"]
     assert alarms(0.1, -0.2) == {}
+
+
+def test_preferring_length_answers_grown_long_and_a_best_that_is_past_are_alarms() -> None:
+    stage = make(small(), tiny_llama(layers=1), units())
+    stage.held_out, stage.reference_tokens = units() * 50, 20.0
+
+    def alarms(**figures: float) -> set[str]:
+        fine = {"held_out/shorter": 0.5, "held_out/accuracy_chosen_shorter": 0.8, "held_out/loss": 0.5}
+        fine |= {"eval/win_rate": 0.7, "eval/win_rate_high": 0.75, "eval/tokens": 21.0}
+        given = {name.replace("__", "/"): value for name, value in figures.items()}
+        rewards = {"dpo/chosen_reward": 0.0, "dpo/rejected_reward": 0.0, "optimizer/skipped": 0.0}
+        return set(stage.alarms(1, fine | rewards | given))
+
+    assert alarms() == set()
+    assert alarms(held_out__accuracy_chosen_shorter=0.41) == set()  # of 100 pairs: within two standard errors of 1/2
+    assert alarms(held_out__accuracy_chosen_shorter=0.39) == {"length"}
+    assert alarms(eval__tokens=31.0) == {"answers"}
+    assert alarms(eval__win_rate=0.68, eval__win_rate_high=0.72) == set()  # 0.7 is within its interval
+    assert alarms(eval__win_rate=0.6, eval__win_rate_high=0.65) == {"over-optimisation"}
+    assert alarms(held_out__loss=0.52) == {"over-optimisation"}
+
+
+def test_pairs_are_told_apart_by_which_response_is_longer() -> None:
+    margins, longer = torch.tensor([1.0, -1.0, 0.0, 2.0]), torch.tensor([3, 2, -1, 0])
+    found = length_figures(margins, longer, num_pairs=4)
+    assert {name: value.item() for name, value in found.items()} == {
+        "longer": 0.5,
+        "shorter": 0.25,
+        "longer_right": 0.25,
+        "shorter_right": 0.125,  # a tie is half
+    }
 
 
 @pytest.mark.parametrize(
@@ -277,7 +322,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
 def test_a_run_learns_held_out_pairs_and_resumes_to_the_bit(
     train: Callable[..., list[dict[str, Any]]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    constant = ("--optimizer.schedule", "constant", "--optimizer.lr", "1e-3")
+    constant = ("--optimizer.schedule", "constant", "--optimizer.lr", "3e-4")
     whole = train("whole", "--run.steps", "8", *constant)
     assert whole[0]["held_out/loss"] == pytest.approx(math.log(2), abs=1e-4)  # pi is ref
     assert whole[0]["eval/win_rate"] == 0.5
@@ -293,6 +338,6 @@ def test_a_run_learns_held_out_pairs_and_resumes_to_the_bit(
 def test_runs_without_pairs_or_without_a_reference_learn(
     train: Callable[..., list[dict[str, Any]]], loss: str, tmp_path: Path
 ) -> None:
-    rows = train(loss, "--loss", loss, "--optimizer.lr", "1e-3", "--run.steps", "6")
+    rows = train(loss, "--loss", loss, "--optimizer.lr", "3e-4", "--run.steps", "24")
     assert rows[-1]["held_out/loss"] < rows[0]["held_out/loss"]
     assert (tmp_path / "cache").exists() == (loss == "kto")

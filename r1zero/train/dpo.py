@@ -5,8 +5,8 @@
         log pi of each response                                                            `response_logprobs`
         loss of the pairs, a mean over the whole batch, one AdamW step                     `preference_losses.py`
 
-What to watch is not the loss: the implicit rewards, whether both sides lose likelihood, and held-out pairs. The win
-rate asks the judge of `config.reward`, which the loss never saw.
+What to watch is not the loss: the implicit rewards, whether both sides lose likelihood, held-out pairs, and among them
+those whose chosen response is the shorter. The win rate asks the judge of `config.reward`, which the loss never saw.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ from r1zero.train.updater import Updater, batch_of, num_steps
 
 FALLING_STEPS = 10
 """Steps over which the alarm for falling likelihood looks."""
+KEPT = ("start", "best_held_out", "best_win_rate", "reference_tokens")
+"""What the alarms remember over a resume."""
+LENGTH_FACTOR = 1.5
+"""Answers so many times as long as the reference's are an alarm."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,6 +183,9 @@ class DPO:
         self.recent: deque[tuple[float, float]] = deque(maxlen=FALLING_STEPS)
         """How far both are above (below: negative) the reference or the start, in the last steps."""
         self.best_held_out: float | None = None
+        self.best_win_rate: float | None = None
+        self.reference_tokens: float | None = None
+        """Mean length of the reference's answers to the held-out problems."""
 
     @property
     def model(self) -> PreTrainedModel:
@@ -231,8 +238,10 @@ class DPO:
                 num_examples=num,
             )
             return loss, {f"dpo/{name}": value for name, value in metrics.items()}
-        loss, metrics = self._pair_loss(
-            logps[:n], logps[n:], reference[:, 0] / lengths[:n], reference[:, 1] / lengths[n:], num
+        ref_chosen, ref_rejected = reference[:, 0] / lengths[:n], reference[:, 1] / lengths[n:]
+        loss, metrics = self._pair_loss(logps[:n], logps[n:], ref_chosen, ref_rejected, num)
+        metrics |= preference_losses.length_figures(
+            (logps[:n] - ref_chosen) - (logps[n:] - ref_rejected), mask[:n].sum(-1) - mask[n:].sum(-1), num_pairs=num
         )
         weight = 1.0 if config.loss == "orpo" else config.nll_weight
         if weight:
@@ -279,6 +288,10 @@ class DPO:
             figures["held_out/loss"] = sum(float(loss) for loss, _ in found)
             metrics = add_metrics([metrics for _, metrics in found])
             figures |= {name.replace("dpo/", "held_out/"): float(value) for name, value in metrics.items()}
+            for side in ("longer", "shorter"):
+                if figures.get(f"held_out/{side}"):
+                    right = figures[f"held_out/{side}_right"]
+                    figures[f"held_out/accuracy_chosen_{side}"] = right / figures[f"held_out/{side}"]
         if self.answerer is not None:
             figures |= self._answers(step, self.answerer)
         if figures:
@@ -288,6 +301,8 @@ class DPO:
     def _answers(self, step: int, answerer: Answerer) -> dict[str, float]:
         answers = answerer.answer(self.model)
         figures = answerer.figures(answers)
+        if step == 0:
+            self.reference_tokens = figures["eval/tokens"]
         if self.folder is None:
             return figures
         # Kept on disk: after a resume the reference is not there to be asked again.
@@ -307,8 +322,9 @@ class DPO:
         return [*shown, f"grad {metrics['optimizer/grad_norm']:.2f}"]
 
     def alarms(self, step: int, metrics: Mapping[str, float]) -> dict[str, str]:
-        """Both sides falling (Rafailov et al. 2024: likelihood goes elsewhere), and a held-out loss past its best."""
-        alarms = {}
+        """Both sides falling (Rafailov et al. 2024: likelihood goes elsewhere); over-optimisation: a held-out loss or a
+        win rate past its best; and length: longer taken for better, or answers grown long."""
+        alarms = self._length_alarms(metrics)
         if metrics["optimizer/skipped"]:
             alarms["gradient"] = "the gradient was not finite: the step was skipped"
         if self.config.loss != "kto":
@@ -328,6 +344,30 @@ class DPO:
                     f"held-out loss {loss:.4f} is above its best, {self.best_held_out:.4f}: use the best checkpoint"
                 )
             self.best_held_out = loss if self.best_held_out is None else min(loss, self.best_held_out)
+        rate = metrics.get("eval/win_rate")
+        if rate is not None:
+            if self.best_win_rate is not None and metrics["eval/win_rate_high"] < self.best_win_rate:
+                alarms["over-optimisation"] = (
+                    f"the win rate, {rate:.1%}, is below its best, {self.best_win_rate:.1%}: use the best checkpoint"
+                )
+            self.best_win_rate = rate if self.best_win_rate is None else max(rate, self.best_win_rate)
+        return alarms
+
+    def _length_alarms(self, metrics: Mapping[str, float]) -> dict[str, str]:
+        alarms = {}
+        right = metrics.get("held_out/accuracy_chosen_shorter")
+        # Two standard errors below chance.
+        if right is not None and right < 0.5 - (metrics["held_out/shorter"] * len(self.held_out)) ** -0.5:
+            alarms["length"] = (
+                f"longer is taken for better: of the held-out pairs whose chosen response is the shorter, {right:.1%} "
+                "are right; balance the data's lengths, or use simpo or length_normalised"
+            )
+        tokens = metrics.get("eval/tokens")
+        if tokens is not None and self.reference_tokens and tokens > LENGTH_FACTOR * self.reference_tokens:
+            alarms["answers"] = (
+                f"answers have {tokens:.0f} tokens, the reference's {self.reference_tokens:.0f}: look whether the win "
+                "rate is more than length"
+            )
         return alarms
 
     def _rise(self, metrics: Mapping[str, float]) -> tuple[float, float]:
@@ -347,6 +387,9 @@ class DPO:
         names = {
             "held_out/loss": "held-out loss",
             "held_out/accuracy": "held-out accuracy",
+            "held_out/longer": "share whose chosen is longer",
+            "held_out/accuracy_chosen_longer": "accuracy where the chosen is longer",
+            "held_out/accuracy_chosen_shorter": "accuracy where the chosen is shorter",
             "held_out/chosen_logprob": "held-out log pi, chosen",
             "held_out/rejected_logprob": "held-out log pi, rejected",
             "eval/reward": "answers: mean true reward",
@@ -365,11 +408,12 @@ class DPO:
         return before_after(self.config.loss, rows)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        counters = {"start": self.start, "recent": list(self.recent), "best_held_out": self.best_held_out}
-        return self.updater.state(), counters
+        counters = {name: getattr(self, name) for name in KEPT}
+        return self.updater.state(), {**counters, "recent": list(self.recent)}
 
     def load_state(self, tensors: dict[str, Any], counters: dict[str, Any]) -> None:
         self.updater.load_state(tensors)
         self.start = tuple(counters["start"]) if counters["start"] else None
         self.recent.extend((won, lost) for won, lost in counters["recent"])
-        self.best_held_out = counters["best_held_out"]
+        for name in KEPT[1:]:
+            setattr(self, name, counters[name])

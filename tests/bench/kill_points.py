@@ -35,6 +35,7 @@ import torch
 from safetensors.torch import load_file
 
 from r1zero import checkpoint, recipe, run
+from r1zero.config import GRPOConfig
 from r1zero.policy import Policy
 from r1zero.rewards import Rewarder
 from r1zero.rollout.hf import TransformersEngine
@@ -84,10 +85,12 @@ def main() -> int:
         print(f"{options.cases} kills of a run of {len(sampled) - 1} steps, {sampled[1:]} groups sampled a step")
         print(f"{'place':22}{'time':>12}  {'last line':>9}  {'resumed from':>12}  {'same':>5}{'seconds':>9}")
         failed = 0
+        reached = [place for place in PLACES if counts[place]]
+        print(f"never reached: {', '.join(set(PLACES) - set(reached)) or 'none'}")
         # Every place once before any comes again, in another order each time.
         places: list[str] = []
         while len(places) < options.cases:
-            places += draw.sample(PLACES, len(PLACES))
+            places += draw.sample(reached, len(reached))
         for place in places[: options.cases]:
             nth = draw.randint(1, counts[place])
             began = time.perf_counter()
@@ -127,7 +130,9 @@ def train(root: Path, name: str, kill: tuple[str, int] | None) -> tuple[int, Cou
                 places = Places(kill)
                 places.watch()
                 given = ["--model.path", str(root / "model"), "--run.root", str(root), "--run.name", name]
-                train_grpo(recipe.load("tiny-cpu", [*SETTINGS, *given]), resume=(root / name / "config.yaml").exists())
+                config = recipe.load("tiny-cpu", [*SETTINGS, *given])
+                assert isinstance(config, GRPOConfig)
+                train_grpo(config, resume=(root / name / "config.yaml").exists())
                 counts.write_text(json.dumps(places.counts))
                 status = 0
             except Exception:  # noqa: BLE001 -- the child must end here, whatever it was
@@ -171,7 +176,7 @@ class Places:
         self.before(torch.optim.AdamW, "step", "optimizer")
         self.before(checkpoint, "_fsync", "checkpoint: flush")
         self.before(checkpoint, "prune", "checkpoint: after")
-        self.before(GRPO, "_replace_reference", "reference", half_of_the_reference)
+        self.before(GRPO, "after_update", "reference", half_of_the_reference)
         self.before(run.RunFolder, "log", "metrics", half_a_line)
         self.before(run.RunFolder, "_save_rows", "rollouts file", half_a_rollouts_file)
         self.before(run, "write_atomically", "config")
@@ -195,7 +200,7 @@ class Places:
             weight = model.model.layers[1].self_attn.q_proj.weight  # the middle of the backward pass
             weight.register_hook(lambda _: self.at("backward"))
 
-        Policy.__init__ = hooked  # type: ignore[method-assign]
+        Policy.__init__ = hooked  # type: ignore[assignment,method-assign]
 
 
 def half_a_file(value: Any, path: Path) -> None:
@@ -226,8 +231,8 @@ def half_a_removal(path: Path, **_: Any) -> None:
         weights.unlink()
 
 
-def half_of_the_reference(grpo: GRPO) -> None:
-    assert grpo.reference is not None
+def half_of_the_reference(grpo: GRPO, step: int, figures: dict[str, float]) -> None:
+    assert isinstance(grpo.reference, Policy)
     with torch.no_grad():
         next(grpo.reference.parameters()).zero_()
 
@@ -240,6 +245,13 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
         with contextlib.suppress(json.JSONDecodeError):
             rows.append(json.loads(line))
     return [{k: v for k, v in row.items() if not k.startswith("time/") and not k.endswith("/seconds")} for row in rows]
+
+
+def without_times(value: Any) -> Any:
+    """Rows of a run's files without the seconds that a verdict took."""
+    if isinstance(value, dict):
+        return {k: without_times(v) for k, v in value.items() if k != "seconds"}
+    return [without_times(v) for v in value] if isinstance(value, list) else value
 
 
 def difference(whole: Path, cut: Path) -> str:
@@ -256,7 +268,9 @@ def difference(whole: Path, cut: Path) -> str:
         if files[0] != files[1]:
             return f"files of {kind}: {files[1]}"
         for name in files[0]:
-            if run.read_rollouts(whole / kind / name) != run.read_rollouts(cut / kind / name):
+            if without_times(run.read_rollouts(whole / kind / name)) != without_times(
+                run.read_rollouts(cut / kind / name)
+            ):
                 return f"{kind}/{name}"
     folders = [sorted(path.name for path in (folder / "checkpoints").iterdir()) for folder in (whole, cut)]
     if folders[0] != folders[1]:
