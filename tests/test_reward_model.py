@@ -103,6 +103,25 @@ def test_a_pad_token_that_ends_every_response_is_replaced() -> None:
     assert same.pad_token_id == pad
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("pad_is_eos", [False, True])
+def test_a_saved_model_gives_the_scores_it_was_trained_to_give_whatever_the_padding(
+    folder: Path, tmp_path: Path, side: str, pad_is_eos: bool
+) -> None:
+    stage = stage_of(folder, small())
+    rows = [row for r in RANKINGS for row in r.rows]  # the response "" is its EOS alone
+    words = char_tokenizer(pad_is_eos=pad_is_eos)
+    stage.module.model.config.pad_token_id = scorable_pad(words, {EOS})
+    stage.module.model.save_pretrained(tmp_path / "saved")
+    words.save_pretrained(tmp_path / "saved")
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "saved", padding_side=side)
+    batch = theirs.pad({"input_ids": [[*row.prompt_ids, *row.completion_ids] for row in rows]}, return_tensors="pt")
+    with torch.no_grad():
+        found = loaded(**batch).logits[:, 0]
+    assert found.tolist() == pytest.approx(stage.scores(rows), abs=1e-4)
+
+
 def test_the_report_s_figures_by_hand() -> None:
     # Responses of 2, 20 and 3 tokens; of 4 and 1; of 4 and 2 (their end tokens counted).
     figures = report([[2.0, 1.0, 0.0], [0.0, 1.0], [3.0, 3.0]], RANKINGS)
