@@ -21,6 +21,7 @@ from r1zero.policy import Policy, Row, add_lora
 from r1zero.rewards import Rewarder
 from r1zero.rollout.scripted import ScriptedEngine
 from r1zero.rollout.weights import named_weights
+from r1zero.train import idle
 from r1zero.train.batch import StepBatch
 from r1zero.train.grpo import GRPO
 from r1zero.train.loop import train_grpo
@@ -191,6 +192,47 @@ def test_a_reference_can_be_replaced_by_a_policy_with_lora(pool: VerifierPool) -
     assert moved
     assert all("_proj" in name for name in moved)
     assert all(torch.allclose(held[name].float(), merged[name], atol=1e-6) for name in held)
+
+
+def test_the_engine_sleeps_while_the_policy_trains_and_is_awake_after_the_step(
+    pool: VerifierPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grpo = make(small(), pool, some_right)
+    awake: list[bool] = []
+    update = grpo.update
+
+    def watched(*arguments: Any) -> dict[str, float]:
+        awake.append(grpo.engine.awake)  # type: ignore[attr-defined]
+        return update(*arguments)
+
+    monkeypatch.setattr(grpo, "update", watched)
+    grpo.step(1)
+    assert awake == [False]
+    assert grpo.engine.awake  # type: ignore[attr-defined]
+
+
+def test_a_step_is_the_same_with_the_reference_and_the_optimizer_put_away_in_between(
+    pool: VerifierPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small("--algorithm.beta", "0.1", "--algorithm.minibatches", "2", "--algorithm.reference_every", "1")
+    weights = []
+    moved: list[str] = []
+    move = idle._move
+
+    def watched(thing: idle.Thing, to: torch.device) -> None:
+        moved.append(type(thing).__name__)
+        move(thing, to)
+
+    monkeypatch.setattr(idle, "_move", watched)
+    for host in (None, torch.device("cpu")):
+        grpo = make(config, pool, some_right)
+        grpo.idle = idle.Idle(torch.device("cpu"), host)
+        grpo.step(1)
+        grpo.step(2)
+        weights.append(torch.cat([p.detach().flatten() for p in grpo.policy.parameters()]))
+    assert torch.equal(*weights)
+    # A step: the reference there and away, then the optimizer there and away for each of two minibatches.
+    assert moved == (["Policy"] * 2 + ["AcceleratedOptimizer"] * 4) * 2
 
 
 def test_dropped_completions_count_in_no_mean(pool: VerifierPool) -> None:

@@ -89,6 +89,9 @@ class EngineConfig:
     """Share of a GPU's memory for vLLM (weights and KV cache); the trainer has the rest."""
     sleep: bool = True
     """Free vLLM's GPU memory while training."""
+    offload: bool | None = None
+    """Keep the reference and the optimizer's state in the host's memory while they are idle (stages grpo and ppo).
+    None: where vLLM samples on the trainer's GPU. Without a GPU it changes nothing."""
     max_context: int = 0
     """Longest prompt plus completion in tokens; 0: max_prompt_tokens + max_tokens."""
     max_sequences: int = 256

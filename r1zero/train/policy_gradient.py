@@ -33,6 +33,7 @@ from r1zero.rollout.mismatch import Cause, MismatchGuard, Scored, combined, logi
 from r1zero.rollout.weights import named_weights
 from r1zero.sampler import take
 from r1zero.train.batch import StepBatch, policy_loss
+from r1zero.train.idle import Idle, Thing
 from r1zero.train.step_metrics import Share, advantage_metrics, rollout_metrics
 from r1zero.train.updater import adamw, clipped_step, learning_rate
 
@@ -88,6 +89,9 @@ class PolicyGradient(ABC, Generic[C]):
         self.policy, self.optimizer = accelerator.prepare(policy, optimizer)
         self.trained: list[nn.Module] = [self.policy]
         """What has gradients, as data parallelism wraps it."""
+        self.optimizers: list[Thing] = [self.optimizer]
+        self.idle = Idle.of(config.engine, engine.name, accelerator.device)
+        self.idle.put(*self._reference_alone)
         self.guard = MismatchGuard(
             threshold=config.engine.mismatch_warn,
             end_token_ids=_end_tokens(policy.model, tokenizer, template),
@@ -111,6 +115,11 @@ class PolicyGradient(ABC, Generic[C]):
         model: Policy = self.accelerator.unwrap_model(self.policy)
         return model
 
+    @property
+    def _reference_alone(self) -> list[Thing]:
+        """The reference, where it is a model of its own and not the policy's backbone without an adapter."""
+        return [self.reference] if isinstance(self.reference, Policy) else []
+
     def step(self, step: int) -> tuple[dict[str, float], list[ScoredGroup], list[list[float]]]:
         """One step of the algorithm box; `step` counts from 1.
 
@@ -119,6 +128,8 @@ class PolicyGradient(ABC, Generic[C]):
         self.seconds = {}
         began = time.perf_counter()
         groups, sampled = self.rollout(step)
+        with self._timed("sync"):
+            self.engine.sleep()
         shares: list[Share] = gather_object([_share(groups, sampled)])
         metrics = rollout_metrics(shares)
         with self._timed("advantages"):
@@ -265,8 +276,14 @@ class PolicyGradient(ABC, Generic[C]):
             rewards=torch.tensor([r.value if r.value is not None else 0.0 for g in groups for r in g.rewards]),
             advantages=torch.zeros(mask.shape),
             old_logprobs=old,
-            ref_logprobs=self._logprobs(self.reference, rows, mask) if self.reference is not None else None,
+            ref_logprobs=self.ref_logprobs(rows, mask) if self.reference is not None else None,
         )
+
+    def ref_logprobs(self, rows: Sequence[Row], mask: Tensor) -> Tensor:
+        """(B, T) logprobs of all rows under the reference."""
+        assert self.reference is not None
+        with self.idle.back(*self._reference_alone):
+            return self._logprobs(self.reference, rows, mask)
 
     # -- update --------------------------------------------------------------------------------------------------
 
@@ -293,7 +310,7 @@ class PolicyGradient(ABC, Generic[C]):
                     part, logprobs = self.backward(rows, learns, batch, totals)
                 if not figures:  # the weights are still those that sampled
                     part |= self.check_mismatch(step, rows, completions, logprobs)
-                with self._timed("optimizer"):
+                with self._timed("optimizer"), self.idle.back(*self.optimizers):
                     part |= self.optimizer_step(step)
                 figures.append(part)
         metrics = {"optimizer/lr": lr}
@@ -451,6 +468,8 @@ class PolicyGradient(ABC, Generic[C]):
     def sync(self) -> None:
         """Hand the policy's weights to the engine."""
         with self._timed("sync"):
+            self.idle.release()
+            self.engine.wake()
             self.engine.sync_weights(self.model.model)
 
     # -- state ---------------------------------------------------------------------------------------------------
@@ -475,6 +494,7 @@ class PolicyGradient(ABC, Generic[C]):
         self.num_updates, self.guard.first_mean_abs = state["num_updates"], state["first_mismatch"]
         if "reference" in tensors and self.reference is not None:
             self.reference.load_state_dict(tensors["reference"])
+        self.idle.put(*self.optimizers)
 
     # -- plumbing ------------------------------------------------------------------------------------------------
 

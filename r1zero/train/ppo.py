@@ -53,6 +53,7 @@ class PPO(PolicyGradient[PPOConfig]):
         optimizer = adamw(value, replace(config.optimizer, lr=config.value.lr))
         self.value, self.value_optimizer = self.accelerator.prepare(value, optimizer)
         self.trained.append(self.value)
+        self.optimizers.append(self.value_optimizer)
 
     @property
     def value_model(self) -> nn.Module:
@@ -128,7 +129,7 @@ class PPO(PolicyGradient[PPOConfig]):
         if self.reference is not None and rows:
             lengths = torch.tensor([len(row.completion_ids) for row in rows])
             mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
-            own, reference = self._logprobs(self.model, rows, mask), self._logprobs(self.reference, rows, mask)
+            own, reference = self._logprobs(self.model, rows, mask), self.ref_logprobs(rows, mask)
             found = self._distance(own, reference, mask)
             figures |= {name.replace("policy/", "eval/"): value for name, value in found.items()}
         return figures
@@ -192,6 +193,7 @@ class PPO(PolicyGradient[PPOConfig]):
         super().load_state(tensors, state)
         self.value_model.load_state_dict(tensors["value"], strict=False)
         self.value_optimizer.load_state_dict(tensors["value_optimizer"])
+        self.idle.put(self.value_optimizer)
         self.beta = state["beta"]
 
 
