@@ -1,7 +1,8 @@
 """State <-> disk. A checkpoint is a Hugging Face model folder, loadable as it stands, with the trainer's state in
 `trainer/` beside the weights; a run resumed from one is the same run.
 
-Written under a temporary name, flushed to the disk, then renamed: a folder called `step-N` is always whole.
+Written under a temporary name, flushed to the disk, then renamed, and renamed before it is deleted: a folder called
+`step-N` is always whole.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def save_checkpoint(
     """
     target = folder / f"step-{step}"
     temporary = folder / f".writing-step-{step}"
-    shutil.rmtree(temporary, ignore_errors=True)
+    for left_over in [*folder.glob(".writing-*"), *folder.glob(".deleting-*")]:  # of killed runs: we hold the lock
+        shutil.rmtree(left_over, ignore_errors=True)
     try:
         trainer = temporary / "trainer"
         trainer.mkdir(parents=True)
@@ -51,7 +53,7 @@ def save_checkpoint(
         for path in [*temporary.rglob("*"), temporary]:
             _fsync(path)
         if target.exists():  # the same step again, after a resume
-            shutil.rmtree(target)
+            _delete(target)
         temporary.rename(target)
         _fsync(folder)
     except (OSError, RuntimeError, SafetensorError) as error:  # torch reports a failed write as RuntimeError
@@ -91,7 +93,13 @@ def prune(folder: Path, keep: int, best_step: int | None) -> None:
     """Delete all but the last `keep` checkpoints and the best one."""
     for path in sorted(_all(folder), key=_step)[:-keep] if keep else []:
         if _step(path) != best_step:
-            shutil.rmtree(path)
+            _delete(path)
+
+
+def _delete(checkpoint: Path) -> None:
+    doomed = checkpoint.with_name(f".deleting-{checkpoint.name}")
+    checkpoint.rename(doomed)
+    shutil.rmtree(doomed)
 
 
 def _all(folder: Path) -> list[Path]:

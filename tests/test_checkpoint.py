@@ -1,5 +1,6 @@
 import random
 import resource
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,25 @@ def test_the_last_ones_and_the_best_are_kept(tmp_path: Path) -> None:
     latest = latest_checkpoint(tmp_path)
     assert latest is not None
     assert latest.name == "step-10"  # by number, not by name
+
+
+def test_a_removal_that_is_cut_off_leaves_no_half_checkpoint_and_is_finished_by_the_next_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (2, 4, 6):
+        save(tmp_path, step)
+
+    def killed(path: Path) -> None:
+        (path / "model.safetensors").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prune(tmp_path, keep=1, best_step=None)
+    assert all((path / "model.safetensors").exists() for path in tmp_path.glob("step-*"))
+    save(tmp_path, 8)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-4", "step-6", "step-8"]
 
 
 def test_a_half_written_folder_is_no_checkpoint(tmp_path: Path) -> None:

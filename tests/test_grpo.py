@@ -341,6 +341,16 @@ def test_a_resumed_run_has_the_metrics_of_the_uninterrupted_one_to_the_bit(
     assert train("cut", "--run.steps", "6", *more, resume=True) == whole
 
 
+@pytest.mark.slow
+def test_a_run_killed_in_its_backward_pass_or_in_writing_a_checkpoint_goes_on_to_the_bit() -> None:
+    script = Path(__file__).parent / "bench" / "kill_points.py"
+    places = ["backward", "checkpoint: state"]
+    command = [sys.executable, str(script), "--cases", "2", "--places", *places]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all equal to the bit" in done.stdout
+
+
 def test_lora_trains_only_its_adapters_resumes_to_the_bit_and_is_saved_merged(
     train: Callable[..., list[dict[str, Any]]], tmp_path: Path
 ) -> None:

@@ -1,12 +1,13 @@
 """Kills a GRPO run at random points, resumes it, and compares it with the run that was never killed, to the bit.
 
-    python tests/bench/kill_points.py [--cases 20] [--seed 0]
+    python tests/bench/kill_points.py [--cases 20] [--seed 0] [--places backward "checkpoint: state"]
 
 The run is small (a random model of 0.3 M parameters, the transformers engine) and has all that a resume must bring
 back: dynamic sampling with refills, a reference that is replaced, two minibatches a step, evaluations, checkpoints that
 are pruned. It is first run to its end, counting how often it comes to each place; a case is a place and one of those
 times, drawn at random, at which the process gets SIGKILL. Where something is being written, half of it is written
-first. Equal means: every line of metrics.jsonl (but for times), every rollout, the last weights. Exit code 1 if not.
+first. Equal means: every line of metrics.jsonl (but for times), every rollout, the last weights; and every checkpoint
+that is there, after the kill too, can be loaded. Exit code 1 if not.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from r1zero import checkpoint, recipe, run
@@ -39,6 +41,7 @@ from r1zero.config import GRPOConfig
 from r1zero.policy import Policy
 from r1zero.rewards import Rewarder
 from r1zero.rollout.hf import TransformersEngine
+from r1zero.train import loop
 from r1zero.train.grpo import GRPO
 from r1zero.train.loop import train_grpo
 from tests.tiny_models import save_model, tiny_llama
@@ -54,16 +57,9 @@ SETTINGS = [
     *("--reward.terms", '[{verifier: "tests.some_verifiers:short"}]'),
 ]
 PLACES = (
-    *("rollout", "verify", "backward", "optimizer", "checkpoint: weights", "checkpoint: state", "checkpoint: flush"),
-    *(
-        "checkpoint: rename",
-        "checkpoint: after",
-        "checkpoint: prune",
-        "reference",
-        "metrics",
-        "rollouts file",
-        "config",
-    ),
+    *("rollout", "verify", "backward", "optimizer", "reference", "metrics", "rollouts file", "config"),
+    *("checkpoint: weights", "checkpoint: state", "checkpoint: flush", "checkpoint: rename", "checkpoint: after"),
+    "checkpoint: removal",
 )
 
 
@@ -71,6 +67,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--places", nargs="*", choices=PLACES, default=PLACES)
     options = parser.parse_args()
     torch.set_num_threads(1)
     draw = random.Random(options.seed)
@@ -85,12 +82,13 @@ def main() -> int:
         print(f"{options.cases} kills of a run of {len(sampled) - 1} steps, {sampled[1:]} groups sampled a step")
         print(f"{'place':22}{'time':>12}  {'last line':>9}  {'resumed from':>12}  {'same':>5}{'seconds':>9}")
         failed = 0
-        reached = [place for place in PLACES if counts[place]]
-        print(f"never reached: {', '.join(set(PLACES) - set(reached)) or 'none'}")
+        missed = [place for place in options.places if not counts[place]]
+        if missed:
+            raise SystemExit(f"the run never comes to {', '.join(missed)}")
         # Every place once before any comes again, in another order each time.
         places: list[str] = []
         while len(places) < options.cases:
-            places += draw.sample(reached, len(reached))
+            places += draw.sample(options.places, len(options.places))
         for place in places[: options.cases]:
             nth = draw.randint(1, counts[place])
             began = time.perf_counter()
@@ -100,8 +98,10 @@ def main() -> int:
                 raise SystemExit(f"{place} {nth}: not killed but {status}: {(root / 'cut.log').read_text()[-2000:]}")
             last = metrics(folder)[-1:]
             kept = checkpoint.latest_checkpoint(folder / "checkpoints")
+            damaged = [path.name for path in (folder / "checkpoints").glob("step-*") if not loads(path)]
             status, _ = train(root, "cut", None)
             wrong = f"exit {status}" if status else difference(root / "whole", folder)
+            wrong = f"damaged: {damaged}" if damaged else wrong
             print(
                 f"{place:22}{f'{nth} of {counts[place]}':>12}  {last[0]['step'] if last else '-':>9}  "
                 f"{kept.name if kept else 'the beginning':>13}  {'no' if wrong else 'yes':>5}"
@@ -175,12 +175,12 @@ class Places:
         self.before(Rewarder, "collect", "verify")
         self.before(torch.optim.AdamW, "step", "optimizer")
         self.before(checkpoint, "_fsync", "checkpoint: flush")
-        self.before(checkpoint, "prune", "checkpoint: after")
+        self.before(loop, "prune", "checkpoint: after")
         self.before(GRPO, "after_update", "reference", half_of_the_reference)
         self.before(run.RunFolder, "log", "metrics", half_a_line)
         self.before(run.RunFolder, "_save_rows", "rollouts file", half_a_rollouts_file)
         self.before(run, "write_atomically", "config")
-        self.before(shutil, "rmtree", "checkpoint: prune", half_a_removal)
+        self.before(shutil, "rmtree", "checkpoint: removal", half_a_removal)
         self.before(torch, "save", "checkpoint: state", half_a_file)
         from transformers import LlamaForCausalLM
 
@@ -254,6 +254,16 @@ def without_times(value: Any) -> Any:
     return [without_times(v) for v in value] if isinstance(value, list) else value
 
 
+def loads(folder: Path) -> bool:
+    """Whether a checkpoint is whole: its weights and the trainer's state."""
+    try:
+        load_file(folder / "model.safetensors")
+        torch.load(folder / "trainer" / "tensors.pt", weights_only=False)
+    except (OSError, RuntimeError, SafetensorError):
+        return False
+    return (folder / "trainer" / "state.json").exists()
+
+
 def difference(whole: Path, cut: Path) -> str:
     """What is not the same; empty: nothing."""
     one, two = metrics(whole), metrics(cut)
@@ -272,10 +282,11 @@ def difference(whole: Path, cut: Path) -> str:
                 run.read_rollouts(cut / kind / name)
             ):
                 return f"{kind}/{name}"
-    folders = [sorted(path.name for path in (folder / "checkpoints").iterdir()) for folder in (whole, cut)]
-    if folders[0] != folders[1]:
-        return f"checkpoints {folders[1]}"
-    one_, two_ = (load_file(folder / "checkpoints" / folders[0][-1] / "model.safetensors") for folder in (whole, cut))
+    # The last checkpoint: between that and the removal of older ones a kill leaves more of them than were asked for.
+    last = [str(checkpoint.latest_checkpoint(folder / "checkpoints")) for folder in (whole, cut)]
+    if Path(last[0]).name != Path(last[1]).name:
+        return f"last checkpoint {last[1]}"
+    one_, two_ = (load_file(f"{folder}/model.safetensors") for folder in last)
     return "" if all(torch.equal(one_[name], two_[name]) for name in one_) else "weights"
 
 
