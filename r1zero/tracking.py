@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accelerate import Accelerator
+import torch
+from accelerate import Accelerator, PartialState
 from accelerate.utils import ProjectConfiguration
 from rich.console import Console
 
@@ -18,14 +20,27 @@ console = Console(stderr=True, highlight=False)
 
 
 def say(text: str, style: str | None = None) -> None:
-    """One line for the user, on stderr: stdout is kept for results."""
+    """One line for the user, on stderr: stdout is kept for results. Of several processes the first one speaks."""
+    if os.environ.get("RANK", "0") != "0":  # set by torchrun and `accelerate launch`
+        return
     console.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def processes() -> PartialState:
+    """This process among those that torchrun or `accelerate launch` started; it joins them at the first call."""
+    return PartialState(cpu=_on_cpus())
+
+
+def _on_cpus() -> bool:
+    """Several processes without a GPU: accelerate takes each for the only one unless it is told."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.cuda.is_available()
 
 
 def make_accelerator(config: RunConfig, folder: RunFolder, mixed_precision: str) -> Accelerator:
     """An Accelerator whose trackers write into the run's folder."""
     try:
         return Accelerator(
+            cpu=_on_cpus(),
             mixed_precision=mixed_precision,
             log_with=config.trackers or None,
             project_config=ProjectConfiguration(project_dir=str(folder.path), logging_dir=str(folder.path)),

@@ -1,10 +1,12 @@
 """A step of GRPO or PPO of each case on as many processes as torchrun started; each saves its gradients and metrics.
+Then two whole runs of GRPO, of which one is resumed in its middle.
 
 python -m torch.distributed.run --nproc_per_node 2 -m tests.data_parallel OUT
 """
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,10 +18,11 @@ from r1zero.policy import Policy, Row
 from r1zero.rewards import Rewarder
 from r1zero.rollout.scripted import ScriptedEngine
 from r1zero.train.grpo import GRPO
+from r1zero.train.loop import train_grpo
 from r1zero.train.ppo import PPO
 from r1zero.value_model import ValueModel
 from r1zero.verifiers import VerifierPool
-from tests.tiny_models import char_tokenizer, tiny_llama
+from tests.tiny_models import char_tokenizer, save_model, tiny_llama
 
 PROBLEMS = datasets.load_problems(DataConfig(source="tiny:arithmetic", size=64))
 ANSWERS = {problem.prompt: problem.answer for problem in PROBLEMS}
@@ -93,11 +96,35 @@ def one_step(case: str, accelerator: Accelerator, pool: VerifierPool) -> dict[st
     return {"gradients": gradients, "metrics": kept, "causes": [cause.name for cause in grpo.causes]}
 
 
+def runs(root: Path, accelerator: Accelerator) -> None:
+    """`root/whole` and `root/resumed`: the same four steps."""
+    if accelerator.is_main_process:
+        (root / "model").mkdir(parents=True)
+        save_model(root / "model", tiny_llama())
+    accelerator.wait_for_everyone()
+    for name, steps, resume in (("whole", 4, False), ("resumed", 2, False), ("resumed", 4, True)):
+        config = recipe.load(
+            "tiny-cpu",
+            [
+                *("--algorithm.prompts_per_step", "4", "--algorithm.group_size", "4", "--algorithm.beta", "0.05"),
+                *("--model.path", str(root / "model"), "--run.root", str(root), "--run.name", name),
+                *("--engine.name", "transformers", "--sampling.max_tokens", "12", "--run.trackers", "[]"),
+                *("--eval.data.size", "4", "--eval.every", "2", "--reward.workers", "1", "--run.threads", "1"),
+                *("--reward.terms", '[{verifier: "tests.some_verifiers:short"}]', "--run.checkpoint_every", "2"),
+                *("--run.steps", str(steps)),
+            ],
+        )
+        assert isinstance(config, GRPOConfig)
+        train_grpo(config, resume=resume)
+
+
 def main(out: str) -> None:
     accelerator = Accelerator(cpu=True)
     with VerifierPool(1) as pool:
         found = {case: one_step(case, accelerator, pool) for case in CASES}
     torch.save(found, f"{out}.{accelerator.process_index}-of-{accelerator.num_processes}")
+    if accelerator.num_processes > 1:
+        runs(Path(f"{out}.runs"), accelerator)
     accelerator.end_training()
 
 

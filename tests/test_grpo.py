@@ -21,6 +21,7 @@ from r1zero.policy import Policy, Row, add_lora
 from r1zero.rewards import Rewarder
 from r1zero.rollout.scripted import ScriptedEngine
 from r1zero.rollout.weights import named_weights
+from r1zero.run import read_rollouts
 from r1zero.train import idle
 from r1zero.train.batch import StepBatch
 from r1zero.train.grpo import GRPO
@@ -275,8 +276,8 @@ def test_the_length_limit_switches_at_its_step() -> None:
 
 
 @pytest.fixture(scope="module")
-def steps_of_one_and_two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What `tests.data_parallel` found on one process, and on each of two."""
+def parallel(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where `tests.data_parallel` left what it found on one process, and on each of two."""
     out = tmp_path_factory.mktemp("parallel") / "found"
     for processes in (1, 2):
         launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(processes)]
@@ -284,15 +285,13 @@ def steps_of_one_and_two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(launch, capture_output=True, text=True, check=False, env=environment, timeout=240)
         assert done.returncode == 0, done.stderr
-    return [torch.load(f"{out}.{name}") for name in ("0-of-1", "0-of-2", "1-of-2")]
+    return str(out)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list(data_parallel.CASES))
-def test_one_and_two_processes_have_the_same_gradient_and_metrics(
-    steps_of_one_and_two: list[dict[str, Any]], case: str
-) -> None:
-    one, first, second = (found[case] for found in steps_of_one_and_two)
+def test_one_and_two_processes_have_the_same_gradient_and_metrics(parallel: str, case: str) -> None:
+    one, first, second = (torch.load(f"{parallel}.{name}")[case] for name in ("0-of-1", "0-of-2", "1-of-2"))
     (gradient,) = one["gradients"]
     assert gradient.norm() > 0.01
     assert one["metrics"]["group/sampled"] == 8
@@ -302,7 +301,24 @@ def test_one_and_two_processes_have_the_same_gradient_and_metrics(
         assert set(two["causes"]) == set(one["causes"])
 
 
+@pytest.mark.slow
+def test_a_run_on_two_processes_keeps_the_rollouts_of_both_and_resumes_to_the_bit(parallel: str) -> None:
+    whole, resumed = (figures(Path(f"{parallel}.runs") / name) for name in ("whole", "resumed"))
+    assert [row["step"] for row in whole] == [0, 1, 2, 3, 4]
+    assert len({row["policy/loss"] for row in whole[1:]}) == 4
+    assert resumed == whole
+    rollouts = read_rollouts(Path(f"{parallel}.runs") / "whole" / "rollouts" / "step-000004.jsonl.zst")
+    assert len(rollouts) == 16
+    assert len({row["problem_id"] for row in rollouts}) == 4
+
+
 # -- whole runs ------------------------------------------------------------------------------------------------------
+
+
+def figures(folder: Path) -> list[dict[str, Any]]:
+    """A run's metrics without the times."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if not k.startswith("time/") and not k.endswith("/seconds")} for row in rows]
 
 
 @pytest.fixture
@@ -321,8 +337,7 @@ def train(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
             *overrides,
         )
         train_grpo(config, resume=resume)
-        rows = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        return [{k: v for k, v in r.items() if not k.startswith("time/") and not k.endswith("/seconds")} for r in rows]
+        return figures(tmp_path / name)
 
     return run
 

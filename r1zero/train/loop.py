@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import torch
 import transformers
+from accelerate.utils import broadcast_object_list, gather_object
 from transformers import PreTrainedTokenizerBase
 
 from r1zero import datasets, models, prompts
@@ -34,7 +35,7 @@ from r1zero.rewards import Rewarder
 from r1zero.rollout import engine_name, make_engine
 from r1zero.rollout.base import Engine, OnCompletion, Sampling
 from r1zero.run import RunFolder, plain
-from r1zero.tracking import Tracker, make_accelerator, say
+from r1zero.tracking import Tracker, make_accelerator, processes, say
 from r1zero.train.grpo import GRPO
 from r1zero.train.policy_gradient import PolicyGradient, ScoredGroup
 from r1zero.train.ppo import PPO
@@ -71,14 +72,23 @@ def train_ppo(config: PPOConfig, *, resume: bool = False) -> Path:
 def train(config: GRPOConfig | PPOConfig, *, resume: bool = False) -> Path:
     """Run `config` to its last step; returns the last checkpoint. `resume` goes on from the latest one.
 
+    Under torchrun or `accelerate launch` every process calls this; the first one holds the folder and writes.
     Raises UserError for every mistake that is the user's to mend. Ctrl-C and SIGTERM end the run after the step under
     way, with a checkpoint.
     """
+    everyone = processes()
+    if config.algorithm.prompts_per_step % everyone.num_processes:
+        raise UserError(
+            f"algorithm.prompts_per_step={config.algorithm.prompts_per_step} cannot be split over "
+            f"{everyone.num_processes} processes: make it a multiple"
+        )
     folder, checkpoint = find_run(config, resume=resume)
     inputs = prepare(config)
     if checkpoint is not None and complete(folder, checkpoint, config.run.steps):
         return checkpoint
-    folder.open()
+    everyone.wait_for_everyone()  # all have looked at the folder; from here on it changes
+    if everyone.is_main_process:
+        folder.open()
     try:
         memory_bytes = int(config.reward.memory_gib * 2**30)
         with VerifierPool(config.reward.workers or None, config.reward.deadline_seconds, memory_bytes) as pool:
@@ -255,7 +265,7 @@ class _Run:
             for step in range(self.start + 1, run.steps + 1):
                 metrics, groups, advantages = self.algorithm.step(step)
                 self._warn(step, metrics)
-                save = step == run.steps or step % run.checkpoint_every == 0 or stop.requested
+                save = step == run.steps or step % run.checkpoint_every == 0
                 every = self.config.eval.every
                 if self.inputs.held_out and (step == run.steps or (every and step % every == 0)):
                     last_eval, figures = self._evaluate(step)
@@ -263,18 +273,23 @@ class _Run:
                     if self.best is None or last_eval.pass_at_1 > self.best[1]:
                         self.best = (step, last_eval.pass_at_1)
                         save = True
+                # The first process's word: another's engine may have sampled otherwise, or its signal come later.
+                save, stopping = broadcast_object_list([save or stop.requested, stop.requested])
                 self.tracker.log(step, metrics)
                 self.tracker.line(step, metrics)
-                if run.save_rollouts and self.main:
-                    self.folder.save_rollouts(step, _rollout_rows(step, groups, advantages, self.inputs))
+                if run.save_rollouts:
+                    rows = gather_object(list(_rollout_rows(step, groups, advantages, self.inputs)))
+                    if self.main:
+                        self.folder.save_rollouts(step, rows)
                 if save:
                     checkpoint = self._save(step)
-                if stop.requested and step < run.steps:
+                if stopping and step < run.steps:
                     say(f"stopped after step {step}: {checkpoint} can be used as it is; go on with --resume")
                     raise KeyboardInterrupt
         self.tracker.close()
         assert checkpoint is not None
-        self._summary(last_eval, checkpoint)
+        if self.main:
+            self._summary(last_eval, checkpoint)
         return checkpoint
 
     def _save(self, step: int) -> Path:
