@@ -20,12 +20,10 @@ from r1zero.errors import UserError
 from r1zero.eval.harness import batch_seed
 from r1zero.eval.statistics import clustered_mean
 from r1zero.policy import load_tokenizer
-from r1zero.rollout.base import Sampling
 from r1zero.run import RunFolder, write_atomically
 from r1zero.tracking import say
-from r1zero.train.groups import check_judges, completion_rows, group_sampler
+from r1zero.train.groups import ScoredGroup, check_judges, completion_rows, group_sampler
 from r1zero.train.loop import within_limit
-from r1zero.train.policy_gradient import ScoredGroup
 from r1zero.train.rejection import RESULT_FILE
 
 BATCH = 1024
@@ -76,16 +74,7 @@ def measure(config: MeasureConfig, model: Path, folder: RunFolder, threads: int)
         threads=threads,
     ) as sampler:
         for number, start in enumerate(range(0, len(problems), size)):
-            sampling = Sampling(
-                max_tokens=config.sampling.max_tokens,
-                temperature=config.sampling.temperature,
-                top_p=config.sampling.top_p,
-                top_k=config.sampling.top_k,
-                min_p=config.sampling.min_p,
-                stop_token_ids=tuple(template.stop_token_ids(tokenizer)),
-                stop=tuple(template.stop),
-                seed=batch_seed(config.seed, number),
-            )
+            sampling = sampler.sampling(config.sampling, batch_seed(config.seed, number))
             groups += sampler.draw(problems[start : start + size], sampling, config.samples)
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.save_rollouts(0, completion_rows(groups, template, tokenizer))

@@ -24,9 +24,10 @@ from r1zero.rollout.weights import named_weights
 from r1zero.run import read_rollouts
 from r1zero.train import idle
 from r1zero.train.batch import StepBatch
+from r1zero.train.groups import ScoredGroup
 from r1zero.train.grpo import GRPO
 from r1zero.train.loop import train_grpo
-from r1zero.train.policy_gradient import ScoredGroup, max_tokens_at
+from r1zero.train.rollouts import max_tokens_at
 from r1zero.train.updater import learning_rate
 from r1zero.verifiers import VerifierPool
 from tests import data_parallel
@@ -85,7 +86,7 @@ def gradient(grpo: GRPO, batch: StepBatch, rows: Sequence[Row], learns: list[int
 
 
 def prepared(grpo: GRPO) -> tuple[StepBatch, list[Row], list[ScoredGroup]]:
-    groups, _ = grpo.rollout(1)
+    groups, _ = grpo.rollouts.draw(1)
     rows = [Row(prompt_ids=g.prompt_ids, completion_ids=c.token_ids) for g in groups for c in g.completions]
     return grpo.advantages(groups, rows), rows, groups
 
@@ -145,12 +146,12 @@ def test_dynamic_sampling_refills_with_mixed_groups_and_stops_at_the_bound(pool:
         return f"<answer>{answers[question] if j == 0 and i % 2 else '999'}</answer>"
 
     grpo = make(small("--algorithm.dynamic_sampling", "true"), pool, sometimes)
-    groups, sampled = grpo.rollout(1)
+    groups, sampled = grpo.rollouts.draw(1)
     assert (len(groups), sampled) == (4, 8)  # half of them are mixed
     assert all(len({r.correct for r in g.rewards}) == 2 for g in groups)
-    assert grpo.consumed == 8
+    assert grpo.rollouts.consumed == 8
     never = make(small("--algorithm.dynamic_sampling", "true", "--algorithm.max_refills", "2"), pool, ["nothing"])
-    assert [len(never.rollout(1)[0]), never.consumed] == [0, 12]
+    assert [len(never.rollouts.draw(1)[0]), never.rollouts.consumed] == [0, 12]
     metrics, _, _ = never.step(1)  # nothing to learn from is a step without a gradient, not a crash
     assert metrics["optimizer/grad_norm"] == 0.0
 

@@ -6,7 +6,7 @@ from r1zero.measures import summarised
 from r1zero.models.tiny_style import concludes, demonstrations, helpful
 from r1zero.records import Completion, Problem
 from r1zero.rewards import Reward
-from r1zero.train.policy_gradient import ScoredGroup
+from r1zero.train.groups import ScoredGroup
 from r1zero.verifiers import Outcome, Verdict
 
 RIGHT, WRONG = Verdict(Outcome.CORRECT), Verdict(Outcome.WRONG)

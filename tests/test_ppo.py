@@ -106,7 +106,7 @@ def make(config: PPOConfig, folders: tuple[Path, Path], pool: VerifierPool, scri
 
 
 def prepared(ppo: PPO) -> tuple[PPOBatch, list[Row]]:
-    groups, _ = ppo.rollout(1)
+    groups, _ = ppo.rollouts.draw(1)
     rows = [Row(prompt_ids=g.prompt_ids, completion_ids=c.token_ids) for g in groups for c in g.completions]
     return ppo.advantages(groups, rows), rows
 

@@ -9,12 +9,13 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from r1zero.config import DPOConfig, SFTConfig
+from r1zero.config import DPOConfig, SamplingConfig, SFTConfig
 from r1zero.eval.statistics import clustered_mean
 from r1zero.prompts import Template
 from r1zero.records import Completion, Problem
-from r1zero.rewards import Pending, Reward, Rewarder
-from r1zero.rollout.base import Engine, Sampling
+from r1zero.rewards import Reward, Rewarder
+from r1zero.rollout.base import Engine
+from r1zero.train.groups import GroupSampler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,36 +46,26 @@ class Answerer:
         self.config = config
         self.problems = problems
         self.engine = engine
-        self.tokenizer = tokenizer
-        self.template = template
-        self.rewarder = rewarder
+        self.sampler = GroupSampler(
+            engine=engine,
+            tokenizer=tokenizer,
+            template=template,
+            reward=config.reward,
+            rewarder=rewarder,
+            scorers={},  # these stages refuse reward models as judges
+        )
 
     def answer(self, model: nn.Module) -> Answers:
         """Sample from `model` and score; scoring overlaps generation."""
-        settings, size = self.config.eval, self.config.eval.samples
+        settings = self.config.eval
         self.engine.sync_weights(model)
-        prompts = [self.template.encode(p.prompt, self.tokenizer) for p in self.problems]
-        texts = [self.template.render(p.prompt, self.tokenizer) for p in self.problems]
-        prefill = self.template.turn_prefill(self.tokenizer)
-        sampling = Sampling(
+        wanted = SamplingConfig(
             max_tokens=settings.max_tokens or self.config.sampling.max_tokens,
             temperature=settings.temperature,
             top_p=settings.top_p,
-            stop_token_ids=tuple(self.template.stop_token_ids(self.tokenizer)),
-            stop=tuple(self.template.stop),
-            seed=settings.seed,
         )
-        pending: dict[tuple[int, int], Pending] = {}
-
-        def score(i: int, j: int, completion: Completion) -> None:
-            pending[i, j] = self.rewarder.submit(self.problems[i], texts[i], completion, prefill)
-
-        groups = self.engine.generate(prompts, sampling, size, score)
-        rewards = self.rewarder.collect([pending[i, j] for i in range(len(prompts)) for j in range(size)])
-        return Answers(
-            completions=groups,
-            rewards=[tuple(rewards[i * size : (i + 1) * size]) for i in range(len(prompts))],
-        )
+        groups = self.sampler.draw(self.problems, self.sampler.sampling(wanted, settings.seed), settings.samples)
+        return Answers(completions=[group.completions for group in groups], rewards=[group.rewards for group in groups])
 
     def figures(self, answers: Answers) -> dict[str, float]:
         """`eval/pass@1` (the first term) with its 95% interval over problems, `eval/reward`, the share of `correct` of

@@ -1,11 +1,11 @@
-"""Groups of completions from a model that is not trained, judged: what rejection sampling keeps from, and what a
-pipeline measures."""
+"""Groups of completions, sampled and judged: what the policy-gradient stages learn from, rejection sampling keeps from,
+and evaluations of SFT, DPO and pipelines measure."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,26 +15,43 @@ import transformers
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
-from r1zero.config import EngineConfig, ModelConfig, RewardConfig
+from r1zero.config import EngineConfig, ModelConfig, RewardConfig, SamplingConfig
 from r1zero.errors import UserError
 from r1zero.policy import Row, compute_dtype
 from r1zero.prompts import Template
 from r1zero.records import Completion, Problem
 from r1zero.reward_model import Scorer, ScoreRows, find_reward_model
-from r1zero.rewards import Pending, Rewarder, with_scores
+from r1zero.rewards import Pending, Reward, Rewarder, with_scores
 from r1zero.rollout import engine_name, make_engine
 from r1zero.rollout.base import Engine, Sampling
 from r1zero.run import plain
-from r1zero.train.policy_gradient import ScoredGroup
 from r1zero.verifiers import VerifierPool, VerifierSpec, resolve
 
 SCORED_TOKENS = 16384
 """Tokens, padding included, that a reward model scores together."""
 
 
+Timed = Callable[[str], AbstractContextManager[None]]
+"""Adds the seconds of its block to those of a name: rollout, verify (what is left of it then) or reward_model."""
+
+
+def untimed(_: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredGroup:
+    """One prompt's completions with their rewards."""
+
+    problem: Problem
+    prompt_ids: tuple[int, ...]
+    completions: tuple[Completion, ...]
+    rewards: tuple[Reward, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupSampler:
-    """Samples and judges with one model."""
+    """Samples from an engine and judges."""
 
     engine: Engine
     tokenizer: PreTrainedTokenizerBase
@@ -44,7 +61,22 @@ class GroupSampler:
     scorers: Mapping[str, ScoreRows]
     """Reward models by the name of their term."""
 
-    def draw(self, problems: Sequence[Problem], sampling: Sampling, n: int) -> list[ScoredGroup]:
+    def sampling(self, config: SamplingConfig, seed: int) -> Sampling:
+        """The parameters of a call, with the template's ends."""
+        return Sampling(
+            max_tokens=config.max_tokens,
+            temperature=config.temperature,
+            top_p=config.top_p,
+            top_k=config.top_k,
+            min_p=config.min_p,
+            stop_token_ids=tuple(self.template.stop_token_ids(self.tokenizer)),
+            stop=tuple(self.template.stop),
+            seed=seed,
+        )
+
+    def draw(
+        self, problems: Sequence[Problem], sampling: Sampling, n: int, *, timed: Timed = untimed
+    ) -> list[ScoredGroup]:
         """`n` judged completions of each problem; judging by verifiers overlaps generation."""
         texts = [self.template.render(p.prompt, self.tokenizer) for p in problems]
         prompts = [tuple(self.template.encode(p.prompt, self.tokenizer)) for p in problems]
@@ -54,12 +86,15 @@ class GroupSampler:
         def judge(i: int, j: int, completion: Completion) -> None:
             pending[i, j] = self.rewarder.submit(problems[i], texts[i], completion, prefill)
 
-        groups = self.engine.generate(prompts, sampling, n, judge)
-        rewards = self.rewarder.collect([pending[i, j] for i in range(len(problems)) for j in range(n)])
+        with timed("rollout"):
+            groups = self.engine.generate(prompts, sampling, n, judge)
+        with timed("verify"):
+            rewards = self.rewarder.collect([pending[i, j] for i in range(len(problems)) for j in range(n)])
         if self.scorers:
             flat = [(prompt, c) for prompt, group in zip(prompts, groups, strict=True) for c in group]
             rows = [Row(prompt_ids=prompt, completion_ids=c.token_ids) for prompt, c in flat]
-            scores = {name: scorer(rows) for name, scorer in self.scorers.items()}
+            with timed("reward_model"):
+                scores = {name: scorer(rows) for name, scorer in self.scorers.items()}
             rewards = with_scores(self.reward.models, rewards, scores, [c.truncated for _, c in flat])
         return [
             ScoredGroup(

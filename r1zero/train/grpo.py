@@ -32,7 +32,8 @@ from r1zero.config import GRPOConfig
 from r1zero.policy import Row
 from r1zero.process import group_process_advantages
 from r1zero.train.batch import StepBatch
-from r1zero.train.policy_gradient import PolicyGradient, ScoredGroup
+from r1zero.train.groups import ScoredGroup
+from r1zero.train.policy_gradient import PolicyGradient
 
 
 class GRPO(PolicyGradient[GRPOConfig]):

@@ -34,10 +34,11 @@ from r1zero.reward_model import find_reward_model
 from r1zero.rewards import Rewarder
 from r1zero.rollout import engine_name, make_engine
 from r1zero.rollout.base import Engine, OnCompletion, Sampling
-from r1zero.run import RunFolder, plain
+from r1zero.run import RunFolder
 from r1zero.tracking import Tracker, make_accelerator, processes, say
+from r1zero.train.groups import ScoredGroup, completion_rows
 from r1zero.train.grpo import GRPO
-from r1zero.train.policy_gradient import PolicyGradient, ScoredGroup
+from r1zero.train.policy_gradient import PolicyGradient
 from r1zero.train.ppo import PPO
 from r1zero.train.ppo_models import load_models, load_scorers
 from r1zero.train.session import before_after, complete, find_run, step_of, stop_requests
@@ -464,29 +465,7 @@ def _eval_metrics(result: EvalResult) -> dict[str, float]:
 def _rollout_rows(
     step: int, groups: Sequence[ScoredGroup], advantages: Sequence[Sequence[float]], inputs: Inputs
 ) -> Iterator[dict[str, Any]]:
-    prefill = inputs.template.turn_prefill(inputs.tokenizer)
-    for group, own in zip(groups, advantages, strict=True):
-        prompt = inputs.template.render(group.problem.prompt, inputs.tokenizer)
-        for completion, reward, advantage in zip(group.completions, group.rewards, own, strict=True):
-            yield {
-                "step": step,
-                "problem_id": group.problem.id,
-                "answer": group.problem.answer,
-                "data": plain(group.problem.data),
-                "prompt": prompt,
-                "completion": prefill + completion.text,
-                "finish_reason": completion.finish_reason,
-                "num_tokens": completion.num_tokens,
-                "verdicts": {
-                    name: {
-                        "outcome": str(verdict.outcome),
-                        "score": verdict.score,
-                        "reason": verdict.reason,
-                        "extracted": verdict.extracted,
-                    }
-                    for name, verdict in reward.parts.items()
-                },
-                "scores": dict(reward.scores),
-                "reward": reward.value,
-                "advantage": advantage,
-            }
+    """The rows kept on disk, with the advantage that each was trained on (mean over its tokens)."""
+    flat = (advantage for own in advantages for advantage in own)
+    for row, advantage in zip(completion_rows(groups, inputs.template, inputs.tokenizer), flat, strict=True):
+        yield {"step": step, **row, "advantage": advantage}

@@ -1,4 +1,4 @@
-"""What GRPO and PPO share: sampling with the engine, scoring, the optimizer steps of one rollout, the state of a run.
+"""What GRPO and PPO share: a step from its rollout (`rollouts.py`) to its optimizer steps, and the state of a run.
 
 `PolicyGradient` is the algorithm but for its advantages; `grpo.py` and `ppo.py` have those, and their algorithm boxes.
 Everything random is a function of (run.seed, step), so a resumed run needs counters, weights and optimizers alone.
@@ -11,7 +11,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -27,27 +26,18 @@ from r1zero.policy import MicroBatch, Policy, Row, freeze
 from r1zero.prompts import Template
 from r1zero.records import Completion, Problem
 from r1zero.reward_model import ScoreRows
-from r1zero.rewards import Pending, Reward, Rewarder, with_scores
-from r1zero.rollout.base import Engine, Sampling
+from r1zero.rewards import Rewarder
+from r1zero.rollout.base import Engine
 from r1zero.rollout.mismatch import Cause, MismatchGuard, Scored, combined, logits_alone
 from r1zero.rollout.weights import named_weights
-from r1zero.sampler import take
 from r1zero.train.batch import StepBatch, policy_loss
+from r1zero.train.groups import GroupSampler, ScoredGroup
 from r1zero.train.idle import Idle, Thing
+from r1zero.train.rollouts import Rollouts, max_tokens_at, share_of
 from r1zero.train.step_metrics import Share, advantage_metrics, rollout_metrics
 from r1zero.train.updater import adamw, clipped_step, learning_rate
 
 C = TypeVar("C", bound=RLConfig)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoredGroup:
-    """One prompt's completions with their rewards."""
-
-    problem: Problem
-    prompt_ids: tuple[int, ...]
-    completions: tuple[Completion, ...]
-    rewards: tuple[Reward, ...]
 
 
 class PolicyGradient(ABC, Generic[C]):
@@ -75,11 +65,22 @@ class PolicyGradient(ABC, Generic[C]):
         self.accelerator = accelerator
         self.tokenizer = tokenizer
         self.template = template
-        self.problems = problems
         self.engine = engine
-        self.rewarder = rewarder
         self.scorers = scorers or {}
         """Reward models by their term's name."""
+        self.rollouts = Rollouts(
+            config,
+            accelerator,
+            problems,
+            GroupSampler(
+                engine=engine,
+                tokenizer=tokenizer,
+                template=template,
+                reward=config.reward,
+                rewarder=rewarder,
+                scorers=self.scorers,
+            ),
+        )
         dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
         self.reference: nn.Module | None = (
             freeze(reference, dtype).to(accelerator.device) if reference is not None else None
@@ -102,8 +103,6 @@ class PolicyGradient(ABC, Generic[C]):
         """What the guard makes of the last step's mismatch; empty: all is well."""
         self.num_updates = 0
         """Optimizer steps so far."""
-        self.consumed = 0
-        """Prompts taken from the stream so far, by all processes."""
         self.reference_step = 0
         """The step whose policy is the reference; 0: the model the run began with."""
         self.seconds: dict[str, float] = {}
@@ -127,10 +126,10 @@ class PolicyGradient(ABC, Generic[C]):
         """
         self.seconds = {}
         began = time.perf_counter()
-        groups, sampled = self.rollout(step)
+        groups, sampled = self.rollouts.draw(step, self._timed)
         with self._timed("sync"):
             self.engine.sleep()
-        shares: list[Share] = gather_object([_share(groups, sampled)])
+        shares: list[Share] = gather_object([share_of(groups, sampled)])
         metrics = rollout_metrics(shares)
         with self._timed("advantages"):
             rows = [
@@ -165,84 +164,6 @@ class PolicyGradient(ABC, Generic[C]):
             for name, tensor in named_weights(self.model.model):
                 own[name].copy_(tensor)
         self.reference_step = step
-
-    # -- rollout -------------------------------------------------------------------------------------------------
-
-    def rollout(self, step: int) -> tuple[list[ScoredGroup], int]:
-        """This process's share of the step's groups, and how many were sampled to get them.
-
-        With dynamic sampling (arXiv 2503.14476 section 3.2) groups in which all or none are right are replaced by
-        fresh ones, at most `max_refills` times; it looks at the accuracy outcome, never at the shaped reward.
-        """
-        algorithm = self.config.algorithm
-        wanted = algorithm.prompts_per_step // self.accelerator.num_processes
-        groups: list[ScoredGroup] = []
-        sampled = 0
-        for refill in range(1 + (algorithm.max_refills if algorithm.dynamic_sampling else 0)):
-            fresh = self._sample(step, refill, wanted)
-            sampled += len(fresh)
-            groups += [g for g in fresh if _mixed(g)] if algorithm.dynamic_sampling else fresh
-            # All processes stop refilling together: the stream of prompts is shared.
-            enough = torch.tensor(float(len(groups) >= wanted), device=self.accelerator.device)
-            if bool(self.accelerator.reduce(enough, "mean") >= 1.0):
-                break
-        return groups[:wanted], sampled
-
-    def _sample(self, step: int, refill: int, count: int) -> list[ScoredGroup]:
-        """Generate and score groups for this process's next `count` prompts; scoring overlaps generation."""
-        world, rank = self.accelerator.num_processes, self.accelerator.process_index
-        indices = take(len(self.problems), self.consumed, count * world, self.config.run.seed)[rank::world]
-        self.consumed += count * world
-        problems = [self.problems[i] for i in indices]
-        texts = [self.template.render(p.prompt, self.tokenizer) for p in problems]
-        prompts = [tuple(self.template.encode(p.prompt, self.tokenizer)) for p in problems]
-        prefill = self.template.turn_prefill(self.tokenizer)
-        pending: dict[tuple[int, int], Pending] = {}
-
-        def score(i: int, j: int, completion: Completion) -> None:
-            pending[i, j] = self.rewarder.submit(problems[i], texts[i], completion, prefill)
-
-        with self._timed("rollout"):
-            size = self.config.algorithm.group_size
-            answered = self.engine.generate(prompts, self.sampling(step, refill), size, score)
-        with self._timed("verify"):  # what is left of it once the engine is done
-            rewards = self.rewarder.collect([pending[i, j] for i in range(len(prompts)) for j in range(size)])
-        cut = [completion.truncated for group in answered for completion in group]
-        if self.scorers:
-            rows = [
-                Row(prompt_ids=prompt, completion_ids=completion.token_ids)
-                for prompt, group in zip(prompts, answered, strict=True)
-                for completion in group
-            ]
-            with self._timed("reward_model"):
-                scores = {name: scorer(rows) for name, scorer in self.scorers.items()}
-            rewards = with_scores(self.config.reward.models, rewards, scores, cut)
-        if self.config.algorithm.drop_truncated:
-            rewards = [replace(r, keep=False, value=None) if c else r for r, c in zip(rewards, cut, strict=True)]
-        return [
-            ScoredGroup(
-                problem=problems[i],
-                prompt_ids=prompts[i],
-                completions=answered[i],
-                rewards=tuple(rewards[i * size : (i + 1) * size]),
-            )
-            for i in range(len(prompts))
-        ]
-
-    def sampling(self, step: int, refill: int = 0) -> Sampling:
-        """The step's sampling parameters, seed included."""
-        wanted = self.config.sampling
-        seed = random.Random(f"{self.config.run.seed}/{step}/{refill}/{self.accelerator.process_index}")
-        return Sampling(
-            max_tokens=max_tokens_at(self.config, step),
-            temperature=wanted.temperature,
-            top_p=wanted.top_p,
-            top_k=wanted.top_k,
-            min_p=wanted.min_p,
-            stop_token_ids=tuple(self.template.stop_token_ids(self.tokenizer)),
-            stop=tuple(self.template.stop),
-            seed=seed.getrandbits(31),
-        )
 
     # -- advantages ----------------------------------------------------------------------------------------------
 
@@ -387,7 +308,7 @@ class PolicyGradient(ABC, Generic[C]):
 
         found, causes = self.guard.check(
             compared,
-            self.sampling(step),
+            self.rollouts.sampling(step),
             rescore,
             num_updates=self.num_updates,
             everyone=lambda own: combined(gather_object([own])),
@@ -482,15 +403,20 @@ class PolicyGradient(ABC, Generic[C]):
             tensors["trained"] = {name: p.detach() for name, p in self.model.named_parameters() if p.requires_grad}
         if self.reference is not None and self.reference_step:
             tensors["reference"] = self.reference.state_dict()
-        counters = {name: getattr(self, name) for name in ("consumed", "reference_step", "num_updates")}
-        return tensors, {**counters, "first_mismatch": self.guard.first_mean_abs}
+        counters = {
+            "consumed": self.rollouts.consumed,
+            "reference_step": self.reference_step,
+            "num_updates": self.num_updates,
+            "first_mismatch": self.guard.first_mean_abs,
+        }
+        return tensors, counters
 
     def load_state(self, tensors: dict[str, Any], state: dict[str, Any]) -> None:
         """Take over what `state` gave; the policy's weights are loaded already, but for LoRA's adapters."""
         self.optimizer.load_state_dict(tensors["optimizer"])
         if "trained" in tensors:
             self.model.load_state_dict(tensors["trained"], strict=False)
-        self.consumed, self.reference_step = state["consumed"], state["reference_step"]
+        self.rollouts.consumed, self.reference_step = state["consumed"], state["reference_step"]
         self.num_updates, self.guard.first_mean_abs = state["num_updates"], state["first_mismatch"]
         if "reference" in tensors and self.reference is not None:
             self.reference.load_state_dict(tensors["reference"])
@@ -592,24 +518,3 @@ def _end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, temp
     own = getattr(model.generation_config, "eos_token_id", None)
     ids = [tokenizer.eos_token_id, *(own if isinstance(own, list) else [own]), *template.stop_token_ids(tokenizer)]
     return tuple(dict.fromkeys(i for i in ids if i is not None))
-
-
-def max_tokens_at(config: RLConfig, step: int) -> int:
-    """The completion limit at `step`, after the length switches up to it."""
-    reached = [switch for switch in config.length_switches if switch.step <= step]
-    return max(reached, key=lambda switch: switch.step).max_tokens if reached else config.sampling.max_tokens
-
-
-def _share(groups: Sequence[ScoredGroup], sampled: int) -> Share:
-    return Share(
-        rewards=[list(group.rewards) for group in groups],
-        num_tokens=[[c.num_tokens for c in group.completions] for group in groups],
-        truncated=[[c.truncated for c in group.completions] for group in groups],
-        sampled=sampled,
-    )
-
-
-def _mixed(group: ScoredGroup) -> bool:
-    """Some right, some not: what dynamic sampling keeps."""
-    known = [r.correct for r in group.rewards if r.keep and r.correct is not None]
-    return any(known) and not all(known)

@@ -32,7 +32,8 @@ from r1zero.advantages import gae, token_rewards, whiten
 from r1zero.config import PPOConfig
 from r1zero.policy import MicroBatch, Row
 from r1zero.train.batch import PPOBatch, StepBatch
-from r1zero.train.policy_gradient import PolicyGradient, ScoredGroup
+from r1zero.train.groups import ScoredGroup
+from r1zero.train.policy_gradient import PolicyGradient
 from r1zero.train.updater import adamw, clipped_step, learning_rate
 from r1zero.value_model import SharedValueModel, ValueModel
 

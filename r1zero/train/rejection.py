@@ -34,13 +34,11 @@ from r1zero.policy import load_tokenizer
 from r1zero.prompts import Template
 from r1zero.records import Problem
 from r1zero.rewards import reward_metrics
-from r1zero.rollout.base import Sampling
 from r1zero.run import RunFolder, read_rollouts, write_atomically
 from r1zero.selection import Candidate, Pair, balanced, choose, make_pairs
 from r1zero.tracking import say
-from r1zero.train.groups import check_judges, completion_rows, group_sampler
+from r1zero.train.groups import ScoredGroup, check_judges, completion_rows, group_sampler
 from r1zero.train.loop import within_limit
-from r1zero.train.policy_gradient import ScoredGroup
 from r1zero.train.session import find_run, stop_requests
 from r1zero.verifiers import Outcome
 
@@ -133,7 +131,8 @@ def _sample(config: RejectionSamplingConfig, inputs: Inputs, folder: RunFolder) 
         stop_requests() as stop,
     ):
         for number in range(done + 1, len(batches) + 1):
-            groups = sampler.draw(batches[number - 1], batch_sampling(config, inputs, number), config.samples)
+            sampling = sampler.sampling(config.sampling, batch_seed(config.run.seed, number))
+            groups = sampler.draw(batches[number - 1], sampling, config.samples)
             folder.save_rollouts(number, _rows(groups, inputs))
             figures = reward_metrics([reward for group in groups for reward in group.rewards])
             folder.log({"step": number, "problems": len(groups), **figures})
@@ -146,19 +145,9 @@ def _sample(config: RejectionSamplingConfig, inputs: Inputs, folder: RunFolder) 
                 raise KeyboardInterrupt
 
 
-def batch_sampling(config: RejectionSamplingConfig, inputs: Inputs, number: int) -> Sampling:
-    """The sampling parameters of one batch, counted from 1, with its own seed."""
-    wanted = config.sampling
-    return Sampling(
-        max_tokens=wanted.max_tokens,
-        temperature=wanted.temperature,
-        top_p=wanted.top_p,
-        top_k=wanted.top_k,
-        min_p=wanted.min_p,
-        stop_token_ids=tuple(inputs.template.stop_token_ids(inputs.tokenizer)),
-        stop=tuple(inputs.template.stop),
-        seed=random.Random(f"rejection {config.run.seed} {number}").getrandbits(31),
-    )
+def batch_seed(seed: int, number: int) -> int:
+    """The seed of one batch, counted from 1."""
+    return random.Random(f"rejection {seed} {number}").getrandbits(31)
 
 
 def _done(folder: RunFolder, count: int) -> int:
