@@ -337,41 +337,6 @@ TIMES_AND_RATIOS = [
 ]
 
 
-@pytest.mark.parametrize(("gold", "accepted", "refused"), INTERVALS)
-def test_an_inequality_is_an_interval_of_its_solutions(gold: str, accepted: list[str], refused: list[str]) -> None:
-    holds(gold, accepted, refused)
-
-
-@pytest.mark.parametrize(("gold", "accepted", "refused"), EQUATIONS)
-def test_an_equation_answers_only_with_a_name_on_its_side(gold: str, accepted: list[str], refused: list[str]) -> None:
-    holds(gold, accepted, refused)
-
-
-@pytest.mark.parametrize(("gold", "accepted", "refused"), ROUNDED)
-def test_a_tolerance_needs_a_gold_that_is_rounded(gold: str, accepted: list[str], refused: list[str]) -> None:
-    holds(gold, accepted, refused)
-
-
-@pytest.mark.parametrize(("gold", "accepted", "refused"), LISTS)
-def test_a_value_is_no_list_of_itself_twice(gold: str, accepted: list[str], refused: list[str]) -> None:
-    holds(gold, accepted, refused)
-
-
-@pytest.mark.parametrize(("gold", "accepted", "refused"), TEXTS)
-def test_words_keep_the_points_of_their_numbers(gold: str, accepted: list[str], refused: list[str]) -> None:
-    holds(gold, accepted, refused)
-
-
-@pytest.mark.parametrize(("gold", "accepted", "refused"), FUNCTIONS)
-def test_functions_differ_however_small_or_seldom(gold: str, accepted: list[str], refused: list[str]) -> None:
-    holds(gold, accepted, refused)
-
-
-@pytest.mark.parametrize(("gold", "accepted", "refused"), TIMES_AND_RATIOS)
-def test_times_of_day_are_no_ratios(gold: str, accepted: list[str], refused: list[str]) -> None:
-    holds(gold, accepted, refused)
-
-
 UNITS = [
     (
         r"5\text{ meters}",
@@ -465,15 +430,24 @@ NOTATIONS = [
     ),
     ("0", ["0^{10^{100}}"], []),
 ]
+RULES = {
+    "an inequality is an interval of its solutions": INTERVALS,
+    "an equation answers only with a name on its side": EQUATIONS,
+    "a tolerance needs a gold that is rounded": ROUNDED,
+    "a value is no list of itself twice": LISTS,
+    "words keep the points of their numbers": TEXTS,
+    "functions differ however small or seldom": FUNCTIONS,
+    "times of day are no ratios": TIMES_AND_RATIOS,
+    "a unit may be a letter beside one in words": UNITS,
+    "other ways to write a number are read": NOTATIONS,
+}
 
 
-@pytest.mark.parametrize(("gold", "accepted", "refused"), UNITS)
-def test_a_unit_may_be_a_letter_beside_one_in_words(gold: str, accepted: list[str], refused: list[str]) -> None:
-    holds(gold, accepted, refused)
-
-
-@pytest.mark.parametrize(("gold", "accepted", "refused"), NOTATIONS)
-def test_other_ways_to_write_a_number_are_read(gold: str, accepted: list[str], refused: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("gold", "accepted", "refused"),
+    [pytest.param(*row, id=f"{rule}: {row[0]}") for rule, table in RULES.items() for row in table],
+)
+def test_a_rule_of_equality_holds_at_its_edge(gold: str, accepted: list[str], refused: list[str]) -> None:
     holds(gold, accepted, refused)
 
 
