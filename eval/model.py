@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from r1zero import models, prompts, recipe
-from r1zero.checkpoint import resolve_checkpoint
 from r1zero.config import EngineConfig, ModelConfig, PolicyConfig, RewardModelConfig
 from r1zero.errors import UserError
 from r1zero.eval import templates
@@ -43,7 +42,7 @@ class Model:
         chat = self._endpoint is not None and self._endpoint.mode == "chat"
         if self._endpoint is not None and not chat and not settings.checkpoint:
             raise UserError("--endpoint-mode completions sends token ids: name the model's folder or hub id as well")
-        self.path = None if chat else models.resolve(resolve_checkpoint(settings.checkpoint))
+        self.path = None if chat else models.resolve(settings.checkpoint)
         self.tokenizer = None if self.path is None else load_tokenizer(self.path)
         if self._endpoint is not None:
             self.facts: dict[str, Any] = {

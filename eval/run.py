@@ -50,6 +50,8 @@ def run_eval(
 
     on_progress: called with (benchmark, graded, total). Raises UserError for every mistake that is the user's to mend.
     """
+    if settings.checkpoint:
+        settings = replace(settings, checkpoint=resolve_checkpoint(settings.checkpoint))
     run = None if settings.endpoint else run_of(settings.checkpoint)
     model = Model(settings, run)
     tasks = suite(settings) if settings.suite else held_out(settings, run, model.tokenizer)
@@ -199,7 +201,7 @@ def _manifest(settings: EvalSettings, model: Model, tasks: Sequence[Task]) -> Ma
 def _label(settings: EvalSettings) -> str:
     if settings.endpoint is not None:
         return settings.endpoint.model.replace("/", "-")
-    path = Path(resolve_checkpoint(settings.checkpoint))
+    path = Path(settings.checkpoint)
     run = f"{path.parent.parent.name}-" if path.parent.name == "checkpoints" else ""
     return (run + path.name).replace(":", "-")
 

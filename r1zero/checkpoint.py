@@ -79,14 +79,20 @@ def latest_checkpoint(folder: Path) -> Path | None:
 
 
 def resolve_checkpoint(path: str) -> str:
-    """`path` itself, or of a run folder its latest checkpoint. Raises UserError for a run that has none yet."""
-    folder = Path(path) / "checkpoints"
-    if not folder.is_dir():
+    """`path` itself; of a run folder its latest checkpoint; of a pipeline's that of its last stage that has one.
+
+    Raises UserError for a run that has none yet.
+    """
+    manifest, stages = Path(path) / "manifest.json", []
+    if manifest.is_file() and (Path(path) / "config.yaml").is_file():
+        stages = json.loads(manifest.read_text(encoding="utf-8")).get("stages", [])
+    folders = [Path(path) / name / "checkpoints" for name in ["", *stages]]
+    if not any(folder.is_dir() for folder in folders):
         return path
-    latest = latest_checkpoint(folder)
-    if latest is None:
+    latest = [checkpoint for folder in folders if (checkpoint := latest_checkpoint(folder))]
+    if not latest:
         raise UserError(f"{path} has no whole checkpoint yet")
-    return str(latest)
+    return str(latest[-1])
 
 
 def prune(folder: Path, keep: int, best_step: int | None) -> None:

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        print(f"r1zero: {error}: free some disk space; a run goes on with --resume", file=sys.stderr)
+        print(f"r1zero: {error}: free some disk space, then go on (train: with --resume)", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

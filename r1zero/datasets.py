@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from r1zero.config import DataConfig
-from r1zero.errors import UserError, unknown_name
+from r1zero.errors import UserError, first_line, unknown_name
 from r1zero.records import Problem
 
 SUFFIXES = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
@@ -165,7 +165,7 @@ def _read_parquet(path: Path) -> Iterator[DataRow]:
     try:
         rows = pyarrow.parquet.read_table(path).to_pylist()
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path}: not a parquet file ({str(error).splitlines()[0]})") from error
+        raise UserError(f"{path}: not a parquet file ({first_line(error)})") from error
     for number, row in enumerate(rows, 1):
         yield DataRow(f"{path}, row {number}", row)
 
@@ -179,10 +179,9 @@ def read_hub(config: DataConfig) -> Iterator[DataRow]:
         rows = datasets.load_dataset(config.source, config.config or None, split=config.split)
     # What the hub's client raises for a bad name, no network or no such split shares no base class but these.
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"dataset {name}, split {config.split!r}: cannot be loaded ({reason[:200]}); check the id and the network, "
-            f"or give a local file ({', '.join(SUFFIXES)}) as data.source"
+            f"dataset {name}, split {config.split!r}: cannot be loaded ({first_line(error)[:200]}); check the id and "
+            f"the network, or give a local file ({', '.join(SUFFIXES)}) as data.source"
         ) from error
     for number, row in enumerate(rows, 1):
         yield DataRow(f"{name} {config.split}, row {number}", row)

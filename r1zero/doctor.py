@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from r1zero.config import EngineConfig, ModelConfig, cache_dir
-from r1zero.errors import UserError
+from r1zero.errors import UserError, first_line
 from r1zero.policy import compute_dtype
 from r1zero.rollout import engine_name
 from r1zero.verifiers import Outcome, Sample, VerifierPool, VerifierSpec
@@ -87,7 +87,7 @@ def _transformers() -> str:
             importlib.import_module(name)
         except (ImportError, RuntimeError, OSError) as error:
             raise UserError(
-                f"{name} does not fit this torch and breaks transformers ({str(error).splitlines()[0]}): "
+                f"{name} does not fit this torch and breaks transformers ({first_line(error)}): "
                 f"`pip uninstall -y {name}`"
             ) from error
     return "imports"

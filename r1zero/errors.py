@@ -11,6 +11,11 @@ class UserError(Exception):
     """A mistake in a file, a name, a setting or the machine; the message says what to do about it."""
 
 
+def first_line(error: Exception) -> str:
+    """What a library's error says, on one line; its type's name where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def at_least(low: float, kind: type[int] | type[float] = int) -> Callable[[str], float]:
     """An argparse `type` for numbers of `low` or more; argparse prints the message and exits with 2."""
 

@@ -29,11 +29,10 @@ from scipy.stats import t as student_t
 from r1zero import recipe
 from r1zero.config import LabConfig, LabEffect, LabMeasure, LabVariant, ModelConfig, StageConfig
 from r1zero.errors import UserError, unknown_name
+from r1zero.references import substituted
 from r1zero.run import RunFolder, write_atomically
 from r1zero.tracking import say
 
-CHECKPOINT_OF = "run:"
-"""`run:NAME` in a variant's settings is the last checkpoint of another variant."""
 WEIGHTS_CHANGE = "weights/change"
 Metrics = list[dict[str, Any]]
 """The lines of a metrics.jsonl."""
@@ -95,7 +94,7 @@ def run_variants(config: LabConfig, root: Path) -> list[LabRun]:
     for seed in config.seeds:
         checkpoints: dict[str, Path] = {}
         for variant in config.variants:
-            stage = config_of(config, variant, seed, root, checkpoints.__getitem__)
+            stage = config_of(config, variant, seed, root, _place(checkpoints, seed, root))
             folder = RunFolder(stage.run.root, stage.run.name)
             say(
                 f"\nlab {config.run.name}, run {len(runs) + 1} of {count}: {variant.name}, seed {seed}",
@@ -114,45 +113,42 @@ def run_variants(config: LabConfig, root: Path) -> list[LabRun]:
 
 
 def config_of(
-    config: LabConfig, variant: LabVariant, seed: int, root: Path, checkpoint_of: Callable[[str], Path]
+    config: LabConfig, variant: LabVariant, seed: int, root: Path, place: Callable[[str, str], str]
 ) -> StageConfig:
     """The checked settings of one run: its recipe, the lab's settings, its own, the seed and the folder.
 
-    `checkpoint_of(name)` gives what `run:NAME` stands for.
+    `place(name, file)` gives what `stage:NAME` and `stage:NAME/FILE` stand for: those of another variant's run.
     """
     name = variant.recipe or config.recipe
     settings = recipe.merged(config.settings, variant.settings)
-    own: dict[str, Any] = {"run": {"name": f"{variant.name}-seed-{seed}", "root": str(root), "seed": seed}}
+    own: dict[str, Any] = {"run": {"name": _run_name(variant.name, seed), "root": str(root), "seed": seed}}
     try:
         if "data" in recipe.merged(recipe.read(name), settings):
             own["data"] = {"seed": seed}
-        return recipe.load(name, settings=_with_checkpoints(recipe.merged(settings, own), checkpoint_of))
+        return recipe.load(name, settings=substituted(recipe.merged(settings, own), place))
     except UserError as error:
         raise UserError(f"variant {variant.name!r}: {error}") from error
 
 
-def _with_checkpoints(value: Any, checkpoint_of: Callable[[str], Path]) -> Any:
-    """`value` with each `run:NAME` in it replaced."""
-    if isinstance(value, Mapping):
-        return {key: _with_checkpoints(item, checkpoint_of) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_checkpoints(item, checkpoint_of) for item in value]
-    if isinstance(value, str) and value.startswith(CHECKPOINT_OF):
-        return str(checkpoint_of(value.removeprefix(CHECKPOINT_OF)))
-    return value
+def _run_name(variant: str, seed: int) -> str:
+    return f"{variant}-seed-{seed}"
 
 
-def _not_yet(config: LabConfig, variant: LabVariant) -> Callable[[str], Path]:
+def _place(checkpoints: Mapping[str, Path], seed: int, root: Path) -> Callable[[str, str], str]:
+    return lambda name, file: str(root / _run_name(name, seed) / file if file else checkpoints[name])
+
+
+def _not_yet(config: LabConfig, variant: LabVariant) -> Callable[[str, str], str]:
     """Stands in for checkpoints before there are any; refuses those that there will not be in time."""
     names = [v.name for v in config.variants]
     earlier = names[: names.index(variant.name)]
 
-    def checkpoint_of(name: str) -> Path:
+    def place(name: str, file: str) -> str:
         if name not in earlier:
             raise unknown_name("variant listed earlier", name, earlier)
-        return Path(f"checkpoint of {name}")
+        return f"{name}/{file}"
 
-    return checkpoint_of
+    return place
 
 
 # -- measures --------------------------------------------------------------------------------------------------------

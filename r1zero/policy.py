@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from r1zero.config import ModelConfig
-from r1zero.errors import UserError
+from r1zero.errors import UserError, first_line
 from r1zero.logprobs import language_model_head, token_logprobs
 from r1zero.packing import Packed, model_inputs, pack, supports_packing, use_packed_attention
+
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, ImportError, SafetensorError)
+"""What transformers raises for a folder it cannot make a model of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +221,7 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder} holds no tokenizer that transformers can load: {_first_line(error)}") from error
+        raise UserError(f"{folder} holds no tokenizer that transformers can load: {first_line(error)}") from error
 
 
 def load_model(folder: str | Path, config: ModelConfig) -> PreTrainedModel:
@@ -230,8 +234,8 @@ def load_model(folder: str | Path, config: ModelConfig) -> PreTrainedModel:
         options["attn_implementation"] = config.attention
     try:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **options)
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        raise UserError(f"{folder} is no model that transformers can load: {_first_line(error)}") from error
+    except UNREADABLE as error:
+        raise UserError(f"{folder} is no model that transformers can load: {first_line(error)}") from error
     # Dropout in the trainer alone would be a difference to the engine: the policy is the function without it. The
     # probabilities are set to 0 because transformers checkpoints activations in training mode only.
     for module in model.modules():
@@ -271,7 +275,3 @@ def _cpu_has_bfloat16() -> bool:
     except OSError:
         return False
     return "avx512_bf16" in flags or "amx_bf16" in flags
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

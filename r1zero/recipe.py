@@ -30,7 +30,7 @@ from r1zero.config import (
     SFTConfig,
     StageConfig,
 )
-from r1zero.errors import UserError, unknown_name
+from r1zero.errors import UserError, first_line, unknown_name
 from r1zero.references import ordered
 from r1zero.run import plain
 
@@ -82,7 +82,7 @@ def _read(name_or_path: str, chain: tuple[str, ...]) -> dict[str, Any]:
     try:
         settings = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise UserError(f"recipe {name_or_path} is not YAML: {str(error).splitlines()[0]}") from error
+        raise UserError(f"recipe {name_or_path} is not YAML: {first_line(error)}") from error
     if not isinstance(settings, dict):
         raise UserError(f"recipe {name_or_path} must be a mapping of settings, is a {type(settings).__name__}")
     base = settings.pop("extends", None)

@@ -1,5 +1,5 @@
-"""References between the stages of a pipeline: `stage:NAME` is the last checkpoint of another, `stage:NAME/FILE` a file
-it wrote. Pure; imports no torch."""
+"""References between the stages of a pipeline, or the variants of a lab: `stage:NAME` is the last checkpoint of
+another, `stage:NAME/FILE` a file it wrote. Pure; imports no torch."""
 
 from __future__ import annotations
 

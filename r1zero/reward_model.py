@@ -21,8 +21,8 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 
 from r1zero.checkpoint import resolve_checkpoint
 from r1zero.config import ModelConfig, RewardModelTerm
-from r1zero.errors import UserError
-from r1zero.policy import Row, freeze, group_by_tokens, load_tokenizer
+from r1zero.errors import UserError, first_line
+from r1zero.policy import UNREADABLE, Row, freeze, group_by_tokens, load_tokenizer
 
 
 class RewardModel(nn.Module):
@@ -63,9 +63,8 @@ def load_reward_model(folder: str | Path, config: ModelConfig, pad_token_id: int
         model, info = AutoModelForSequenceClassification.from_pretrained(
             folder, num_labels=1, dtype=torch.float32, output_loading_info=True, **options
         )
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{folder} is no model that transformers can score with: {reason}") from error
+    except UNREADABLE as error:
+        raise UserError(f"{folder} is no model that transformers can score with: {first_line(error)}") from error
     head = getattr(model, "score", None)
     if not isinstance(head, nn.Linear):
         raise UserError(f"{type(model).__name__} has no linear `score` head on its last token: choose another model")

@@ -1,3 +1,4 @@
+import json
 import random
 import resource
 import shutil
@@ -8,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from r1zero.checkpoint import latest_checkpoint, load_trainer_state, prune, save_checkpoint
+from r1zero.checkpoint import latest_checkpoint, load_trainer_state, prune, resolve_checkpoint, save_checkpoint
 from r1zero.errors import UserError
 from tests.tiny_models import char_tokenizer, tiny_llama
 
@@ -84,3 +85,19 @@ def test_a_write_that_fails_leaves_nothing_behind_and_says_how_to_go_on(tmp_path
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [p.name for p in tmp_path.iterdir()] == ["step-2"]
+
+
+def test_a_path_means_itself_a_run_its_latest_checkpoint_and_a_pipeline_that_of_its_last_stage_with_one(
+    tmp_path: Path,
+) -> None:
+    assert resolve_checkpoint("Qwen/Qwen2.5-1.5B") == "Qwen/Qwen2.5-1.5B"
+    for stage in ("first", "second", "third"):
+        (tmp_path / stage / "checkpoints").mkdir(parents=True)
+    (tmp_path / "config.yaml").write_text("stage: pipeline\n")
+    (tmp_path / "manifest.json").write_text(json.dumps({"stages": ["first", "data", "second", "third"]}))
+    with pytest.raises(UserError, match="no whole checkpoint yet"):
+        resolve_checkpoint(str(tmp_path))
+    save(tmp_path / "first" / "checkpoints", 2)
+    later = [save(tmp_path / "second" / "checkpoints", step) for step in (8, 10)]
+    assert resolve_checkpoint(str(tmp_path / "second")) == str(later[1])
+    assert resolve_checkpoint(str(tmp_path)) == str(later[1])

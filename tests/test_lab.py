@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,10 @@ def test_how_far_the_weights_moved_is_the_length_of_the_difference(tmp_path: Pat
 
 
 def test_a_run_s_settings_are_its_recipe_the_lab_s_its_own_the_seed_s_and_the_folder_s(tmp_path: Path) -> None:
-    variant = LabVariant(name="v", settings={"algorithm": {"beta": 0.5}, "model": {"path": "run:start"}})
+    variant = LabVariant(name="v", settings={"algorithm": {"beta": 0.5}, "model": {"path": "stage:start"}})
     settings = {"algorithm": {"beta": 0.1, "group_size": 6}}
     lab = LabConfig(recipe="tiny-cpu", settings=settings, variants=[variant])
-    config = config_of(lab, variant, 7, tmp_path, lambda name: Path("made") / name)
+    config = config_of(lab, variant, 7, tmp_path, lambda name, file: str(Path("made", name, file)))
     assert isinstance(config, GRPOConfig)
     assert (config.algorithm.beta, config.algorithm.group_size, config.algorithm.prompts_per_step) == (0.5, 6, 32)
     assert (config.run.seed, config.data.seed, config.eval.data.seed) == (7, 7, 0)
@@ -108,7 +109,7 @@ def test_every_run_of_a_shipped_lab_has_valid_settings(name: str, tmp_path: Path
     assert lab.effects
     assert lab.panels
     for variant in lab.variants:
-        config_of(lab, variant, lab.seeds[0], tmp_path, Path)
+        config_of(lab, variant, lab.seeds[0], tmp_path, os.path.join)
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def small_lab(tmp_path: Path) -> dict[str, Any]:
         "run": {"steps": 2, "trackers": [], "threads": 1},
     }
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
-    again = {"model": {"path": "run:start"}}
+    again = {"model": {"path": "stage:start"}}
     return {
         "stage": "lab",
         "claim": "weights move with the learning rate",
@@ -211,7 +212,7 @@ def test_one_seed_is_reported_and_not_judged_and_runs_may_have_unlike_compute_ty
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"variants": [{"name": "a", "settings": {"model": {"path": "run:b"}}}, {"name": "b"}]}, "unknown variant"),
+        ({"variants": [{"name": "a", "settings": {"model": {"path": "stage:b"}}}, {"name": "b"}]}, "unknown variant"),
         ({"variants": [{"name": "moving", "settings": {"optimiser": {"lr": 1}}}]}, "variant 'moving'.*'optimizer'"),
         ({"variants": [{"name": "moving", "recipe": "tiny-cpo"}]}, "variant 'moving': unknown recipe 'tiny-cpo'"),
         ({"variants": [{"name": "a"}, {"name": "a"}]}, "called the same"),

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -6,7 +8,8 @@ import torch
 from r1zero.config import ModelConfig
 from r1zero.errors import UserError
 from r1zero.policy import MicroBatch, Policy, Row, freeze, load_model, load_tokenizer, micro_batches
-from tests.tiny_models import tiny_llama
+from r1zero.reward_model import load_reward_model
+from tests.tiny_models import save_model, tiny_llama
 
 ROWS = [
     Row(prompt_ids=(5, 6, 7), completion_ids=(8, 9)),
@@ -81,3 +84,14 @@ def test_a_folder_that_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
         load_model(tmp_path, ModelConfig())
     with pytest.raises(UserError, match="holds no tokenizer"):
         load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("load", [load_model, partial(load_reward_model, pad_token_id=0, seed=0)])
+def test_weights_that_are_cut_short_are_refused_by_name(
+    load: Callable[[Path, ModelConfig], object], tmp_path: Path
+) -> None:
+    save_model(tmp_path, tiny_llama(layers=1))
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"is no model that transformers can [\w ]+: .*(incomplete|Invalid|invalid)"):
+        load(tmp_path, ModelConfig())

@@ -18,8 +18,8 @@ class LabVariant:
     recipe: str = ""
     """The recipe it is; empty: the lab's."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """What it has otherwise than its recipe and the lab's `settings`, as in a recipe. `run:NAME` stands for the last
-    checkpoint of the variant NAME, listed earlier, of the same seed."""
+    """What it has otherwise than its recipe and the lab's `settings`, as in a recipe. `stage:NAME` stands for the last
+    checkpoint of the variant NAME, listed earlier, of the same seed, `stage:NAME/FILE` for a file its run wrote."""
     shown: bool = True
     """False: it prepares for another (a reward model), and is left out of table and plot."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r1zero.errors import UserError, unknown_name
+from r1zero.errors import UserError, first_line, unknown_name
 
 MADE = ("smollm2:135m-instruct", "tiny:arithmetic")
 
@@ -59,8 +59,7 @@ def _download(name: str) -> Path:
     try:
         return _checked(Path(huggingface_hub.snapshot_download(name, ignore_patterns=ignore)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"model {name}: neither a folder here nor to be had from the hub ({reason[:200]}); check model.path and "
-            "the network"
+            f"model {name}: neither a folder here nor to be had from the hub ({first_line(error)[:200]}); check "
+            "model.path and the network"
         ) from error

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from r1zero.errors import UserError
+from r1zero.errors import UserError, first_line
 from r1zero.rollout.base import Sampling
 
 
@@ -44,8 +44,7 @@ def load_model_config(model_path: str) -> Any:
     try:
         return AutoConfig.from_pretrained(model_path)
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"{model_path!r} is not a model that transformers can read: {reason}") from error
+        raise UserError(f"{model_path!r} is not a model that transformers can read: {first_line(error)}") from error
 
 
 def load_tokenizer(model_path: str) -> Any:
@@ -55,9 +54,8 @@ def load_tokenizer(model_path: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(model_path)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         where = model_path if Path(model_path).is_dir() else f"{model_path} (hub)"
-        raise UserError(f"no tokenizer in {where}: {reason}") from error
+        raise UserError(f"no tokenizer in {where}: {first_line(error)}") from error
 
 
 def check_context(model_config: Any, max_context: int) -> None:

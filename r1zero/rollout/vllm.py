@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from r1zero.config import EngineConfig
@@ -247,7 +248,7 @@ def _start(options: dict[str, Any]) -> Any:
 
         try:
             return LLM(**options)
-        except ValueError as error:
-            # vLLM's words for a model it does not know and for memory that does not suffice; both are the user's.
+        except (ValueError, SafetensorError) as error:
+            # A model vLLM does not know, memory that does not suffice, weights cut short: all are the user's.
             reason = " ".join(str(error).split())
             raise UserError(f"vLLM cannot start on {options['model']}: {reason}") from error

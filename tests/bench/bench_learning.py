@@ -273,7 +273,7 @@ def trl(args: argparse.Namespace, path: Path) -> None:
                 report_to=[],
                 save_strategy="no",
                 disable_tqdm=True,
-                logging_steps=10,
+                logging_strategy="no",
                 seed=args.seed,
             ),
             train_dataset=Dataset.from_list([{"prompt": text} for text in problems]),
