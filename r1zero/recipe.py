@@ -200,7 +200,7 @@ def _load_pipeline(settings: Mapping[str, Any], overrides: Sequence[str], where:
         full = merged(read(recipe) if recipe else {}, {key: value for key, value in entry.items() if key != "recipe"})
         if full.get("stage") in ("pipeline", "lab"):
             raise UserError(f"{place}: a {full['stage']} cannot be a stage of a pipeline")
-        full = merged(full, {"run": {"name": name, "root": folder}})
+        full = merged({"run": {"seed": pipeline.run.seed}}, merged(full, {"run": {"name": name, "root": folder}}))
         config = from_settings(full, inner.get(("stages", name), ()), place)
         if (config.run.name, config.run.root) != (name, folder):
             raise UserError(f"{place}: the pipeline names its stages' runs: leave out run.name and run.root")

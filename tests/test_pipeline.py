@@ -133,6 +133,8 @@ def test_overrides_reach_one_stage_and_a_typo_names_the_near_key(folder: Path) -
     assert [config.stages[name]["optimizer"]["lr"] for name in ("cold", "align")] == [1e-3, 2e-4]
     assert (config.measures["held"].samples, config.stages["cold"]["run"]["steps"]) == (3, 1)
     assert config.stages["cold"]["run"]["root"] == str(folder / "runs" / "x")
+    seeded = load(folder, "--run.seed", "3", "--stages.align.run.seed", "7")
+    assert [stage["run"]["seed"] for stage in seeded.stages.values()] == [3, 3, 3, 7]
     for word, message in (
         ("--stages.algin.optimizer.lr", "did you mean 'align'"),
         ("--stages.align.optimizer.lrr", "did you mean 'optimizer.lr'"),

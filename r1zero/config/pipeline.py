@@ -39,6 +39,8 @@ class PipelineRunConfig:
     name: str = ""
     """Folder under `root`; empty: the recipe's name."""
     root: str = "runs"
+    seed: int = 0
+    """Seed of every stage that names none."""
     threads: int = 0
     """CPU threads of the measures; 0: one a core."""
 
