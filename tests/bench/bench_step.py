@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--micro-batch-tokens", type=int, default=4096, help="ours")
+    parser.add_argument("--micro-batch-tokens", type=int, default=2048, help="ours")
     parser.add_argument(
         "--trl-rows", type=int, default=0, help="TRL's per_device_train_batch_size; 0: all rows at once"
     )
@@ -152,7 +152,7 @@ def ours(args: argparse.Namespace, dtype: str) -> dict[str, Any]:
 
         context = max(len(template.encode(p.prompt, tokenizer)) for p in problems) + args.tokens
         engine = make_engine(
-            EngineConfig(name="vllm"),
+            EngineConfig(name="vllm", max_sequences=args.prompts * args.n),
             str(path),
             compute_dtype=getattr(torch, dtype),
             max_context=context,
