@@ -38,6 +38,7 @@ def token_logprobs(
     bias: Tensor | None = None,  # (V,)
     temperature: float = 1.0,
     block_elements: int | None = None,  # None: by device
+    into_grad: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """`(logprobs, entropy)`, both (N,): log softmax(logits / temperature)[target] and that softmax's entropy in nats.
 
@@ -45,6 +46,12 @@ def token_logprobs(
     run in the autocast type where autocast is on, else in the type of `hidden`; softmax and sums run in float32 (in
     float64 for float64 inputs), which is also the type of the results. Under bfloat16 a CPU rounds each logit to
     bfloat16, as every engine's head does there; a GPU keeps it in float32. N may be 0.
+
+    into_grad: the backward pass adds the head's gradient to `weight.grad` itself, where `loss.backward()` would have
+    put it, and hands none on: else autograd holds a second (V, D) tensor, for the whole backward pass where the head
+    is tied to the embedding. `weight` has to be a leaf, such as a parameter. Not for `torch.autograd.grad`, nor where
+    hooks wait for the gradient (data parallelism).
+
     Raises ValueError for a temperature that is not above 0, and for a target that is no row of `weight`.
     """
     if not temperature > 0 or math.isinf(temperature):
@@ -57,7 +64,7 @@ def token_logprobs(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
     with torch.autocast(device, enabled=False):
         results: tuple[Tensor, Tensor] = _TokenLogprobs.apply(  # type: ignore[no-untyped-call]
-            hidden, weight, bias, targets, temperature, block_elements, dtype
+            hidden, weight, bias, targets, temperature, block_elements, dtype, into_grad
         )
     return results
 
@@ -111,8 +118,10 @@ class _TokenLogprobs(torch.autograd.Function):
         temperature: float,
         block_elements: int,
         dtype: torch.dtype,
+        into_grad: bool,
     ) -> tuple[Tensor, Tensor]:
         ctx.temperature, ctx.dtype = temperature, dtype
+        ctx.leaf = weight if into_grad else None  # itself, which saved tensors need not be
         ctx.words = _block_words(len(hidden), len(weight), block_elements)
         n, wide = len(hidden), _wide(dtype)
         # Running maximum m, s = sum e^(z - m) and t = sum e^(z - m) (z - m) over the words so far, in place of logits.
@@ -142,13 +151,15 @@ class _TokenLogprobs(torch.autograd.Function):
     @once_differentiable
     def backward(
         ctx: Any, grad_logprobs: Tensor | None, grad_entropy: Tensor | None
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None, None, None]:
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None, None, None, None]:
         hidden, weight, bias, targets, logsumexp, entropy = ctx.saved_tensors
         need_hidden, need_weight, need_bias = ctx.needs_input_grad[:3]
         temperature, dtype = ctx.temperature, ctx.dtype
         states = hidden.to(dtype)
         grad_hidden = torch.zeros(hidden.shape, dtype=_wide(dtype), device=hidden.device) if need_hidden else None
-        grad_weight = torch.empty_like(weight) if need_weight else None
+        grad_weight = None
+        if need_weight:
+            grad_weight = torch.zeros_like(weight) if ctx.leaf is None else _grad_of(ctx.leaf)
         grad_bias = torch.empty_like(bias) if need_bias else None
         for start in range(0, len(weight), ctx.words):
             rows_of_weight = weight[start : start + ctx.words]
@@ -160,12 +171,20 @@ class _TokenLogprobs(torch.autograd.Function):
                 grad_bias[start : start + ctx.words] = grad.sum(0) / temperature
             narrow = grad.to(dtype)
             if grad_weight is not None:
-                torch.div(narrow.t() @ states, temperature, out=grad_weight[start : start + ctx.words])
+                grad_weight[start : start + ctx.words].add_(narrow.t() @ states, alpha=1 / temperature)
             if grad_hidden is not None:
                 grad_hidden += narrow @ rows_of_weight.to(dtype)
         if grad_hidden is not None:
             grad_hidden = (grad_hidden / temperature).to(hidden.dtype)
-        return grad_hidden, grad_weight, grad_bias, None, None, None, None
+        handed_on = grad_weight if ctx.leaf is None else None
+        return grad_hidden, handed_on, grad_bias, None, None, None, None, None
+
+
+def _grad_of(leaf: Tensor) -> Tensor:
+    """The gradient that a leaf has so far, zeros if it has none, to add to in place."""
+    if leaf.grad is None:
+        leaf.grad = torch.zeros_like(leaf)
+    return leaf.grad
 
 
 def _logits(states: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:

@@ -182,7 +182,12 @@ class Policy(nn.Module):
         """
         head = self.head
         logprobs, entropy = token_logprobs(
-            states_before(self.backbone, batch), head.weight, batch.targets, bias=head.bias, temperature=temperature
+            states_before(self.backbone, batch),
+            head.weight,
+            batch.targets,
+            bias=head.bias,
+            temperature=temperature,
+            into_grad=head.weight.is_leaf and not _gradients_are_exchanged(),
         )
         if not entropy_gradient:
             entropy = entropy.detach()
@@ -197,6 +202,11 @@ class Policy(nn.Module):
     @property
     def head(self) -> nn.Linear:
         return language_model_head(self.model)
+
+
+def _gradients_are_exchanged() -> bool:
+    """Whether data parallelism may wait for each parameter's gradient."""
+    return torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
 
 
 M = TypeVar("M", bound=nn.Module)

@@ -194,6 +194,27 @@ def test_a_tied_embedding_gets_both_its_gradients() -> None:
     torch.testing.assert_close(got, want)
 
 
+def test_the_head_s_gradient_goes_into_the_one_there_is_without_a_second_copy() -> None:
+    want = torch.randn(500, 64, dtype=torch.float64, requires_grad=True)
+    got = want.detach().clone().requires_grad_()
+    tokens, targets = torch.tensor([3, 7, 3]), torch.tensor([7, 3, 1])
+    largest: list[int] = []
+    for weight in (want, got):
+
+        def loss(hidden: Tensor, weight: Tensor = weight) -> Tensor:
+            options = {"temperature": 0.7, "block_elements": 1, "into_grad": weight is got}
+            return token_logprobs(hidden, weight, targets, **options)[0].sum()  # type: ignore[arg-type]
+
+        for _ in range(2):  # the second adds to the first; tied: the embedding's gradient follows the head's
+            loss(weight[tokens] + 1).backward()  # type: ignore[no-untyped-call]
+        untied = loss(torch.ones(3, 64, dtype=torch.float64))
+        with LargestTensor() as measured:  # type: ignore[no-untyped-call]
+            untied.backward()  # type: ignore[no-untyped-call]
+        largest.append(measured.largest)
+    torch.testing.assert_close(got.grad, want.grad)
+    assert largest == [500 * 64, MIN_BLOCK_WORDS * 64]
+
+
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_words_ruled_out_by_the_bias_have_no_probability_and_make_no_nan(temperature: float) -> None:
     hidden, weight, bias, targets = head(n=5)
