@@ -133,6 +133,17 @@ def test_the_report_s_figures_by_hand() -> None:
     assert figures["score_mean"] == pytest.approx(10 / 7)
 
 
+def test_many_pairs_of_one_prompt_are_one_prompt_s_evidence() -> None:
+    one = [ranking("one", letter, "x") for letter in "abcdefghijklmnopqrst"]
+    two = ranking("two", "a", "bc")
+    right, wrong = [1.0, 0.0], [0.0, 1.0]
+    figures = report([*[right] * 20, wrong], [*one, two])
+    assert figures["accuracy"] == 0.5
+    assert figures["accuracy_low"] < 0.15
+    assert figures["accuracy_high"] > 0.85
+    assert figures["longer_wins"] == 0.25  # equal in length, and shorter
+
+
 def test_a_calibrated_model_has_no_calibration_error_and_an_overconfident_one_has() -> None:
     sure = math.log(3)  # confidence 3/4
     assert calibration_error(np.array([sure, sure, sure, -sure])) == pytest.approx(0.0)

@@ -230,15 +230,15 @@ class RewardModelStage:
 def report(scores: Sequence[Sequence[float]], rankings: Sequence[Ranking]) -> dict[str, float]:
     """Figures of scores (K each, best response first) on rankings.
 
-    `accuracy` (mean over a prompt's pairs, then over prompts; a tie is half) with its 95% interval over prompts; `nll`;
-    `calibration_error`: |accuracy - mean confidence sigma(|difference|)| over bins of confidence, weighted by their
-    pairs; `longer_wins`: accuracy of preferring the longer response; `accuracy_chosen_longer`, `…_shorter`: the model's
-    on the pairs where that is so; `length_correlation` of score and tokens; `score_mean`, `score_std`. What has no pair
-    is left out.
+    `accuracy` (mean over a prompt's pairs, those of all its rankings, then over prompts; a tie is half) with its 95%
+    interval over prompts; `nll`; `calibration_error`: |accuracy - mean confidence sigma(|difference|)| over bins of
+    confidence, weighted by their pairs; `longer_wins`: accuracy of preferring the longer response;
+    `accuracy_chosen_longer`, `…_shorter`: the model's on the pairs where that is so; `length_correlation` of score and
+    tokens; `score_mean`, `score_std`. What has no pair is left out.
     """
     lengths = [[len(row.completion_ids) for row in r.rows] for r in rankings]
-    by_prompt = [[s[i] - s[j] for i, j in combinations(range(len(s)), 2)] for s in scores]
-    longer_by_prompt = [[n[i] - n[j] for i, j in combinations(range(len(n)), 2)] for n in lengths]
+    by_prompt = _differences(scores, rankings)
+    longer_by_prompt = _differences(lengths, rankings)
     difference = np.array([d for group in by_prompt for d in group])
     longer = np.array([d for group in longer_by_prompt for d in group])
     right = _right(difference)
@@ -262,6 +262,15 @@ def report(scores: Sequence[Sequence[float]], rankings: Sequence[Ranking]) -> di
     if flat_scores.std() > 0 and flat_lengths.std() > 0:
         figures["length_correlation"] = float(np.corrcoef(flat_scores, flat_lengths)[0, 1])
     return figures
+
+
+def _differences(values: Sequence[Sequence[float]], rankings: Sequence[Ranking]) -> list[list[float]]:
+    """For each prompt the value of the better minus that of the worse response, of all pairs of all its rankings."""
+    found: dict[tuple[int, ...], list[float]] = {}
+    for v, ranking in zip(values, rankings, strict=True):
+        pairs = combinations(range(len(v)), 2)
+        found.setdefault(ranking.rows[0].prompt_ids, []).extend(v[i] - v[j] for i, j in pairs)
+    return list(found.values())
 
 
 def calibration_error(difference: np.ndarray[Any, np.dtype[Any]]) -> float:
