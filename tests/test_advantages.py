@@ -189,6 +189,26 @@ def test_whitening_of_equal_values_or_of_none_is_zero() -> None:
     assert adv.whiten(torch.full((1, 3), NAN), torch.zeros(1, 3).bool()).tolist() == [[0.0] * 3]
 
 
+def test_ppo_s_token_rewards_and_whitening_equal_the_numpy_reference() -> None:
+    rng = np.random.default_rng(2)
+    lengths, (b, t), beta = [0, 1, 4, 6], (4, 6), 0.07
+    score, kl = rng.normal(0, 1, b), rng.normal(0, 1, (b, t))
+    rewards = np.zeros((b, t))
+    for i, n in enumerate(lengths):
+        for u in range(n):
+            rewards[i, u] = -beta * kl[i, u] + (score[i] if u == n - 1 else 0.0)
+    real = [rewards[i, u] for i, n in enumerate(lengths) for u in range(n)]
+    mean = sum(real) / len(real)
+    std = math.sqrt(sum((x - mean) ** 2 for x in real) / len(real))
+    mask = torch.arange(t)[None, :] < torch.tensor(lengths)[:, None]
+    garbage = torch.full((b, t), NAN).double()
+    got = adv.token_rewards(torch.tensor(score), torch.where(mask, torch.tensor(kl), garbage), mask, beta=beta)
+    np.testing.assert_allclose(got.numpy(), rewards, rtol=1e-12, atol=1e-15)
+    whitened = adv.whiten(torch.where(mask, got, garbage), mask, eps=0.0)
+    np.testing.assert_allclose(whitened[mask].numpy(), (np.array(real) - mean) / std, rtol=1e-10)
+    assert whitened[~mask].abs().max() == 0.0
+
+
 def test_process_supervision_sums_the_normalised_rewards_of_this_and_later_steps() -> None:
     rewards = torch.tensor([[[1.0, 0.0], [1.0, NAN]]])  # two completions: two steps, one step
     ends = torch.tensor([[[1, 3], [2, 99]]])

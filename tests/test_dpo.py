@@ -191,6 +191,29 @@ def test_identical_pairs_are_left_out_empty_responses_are_not_and_long_rows_are_
         preferences.load_rankings(write(tmp_path / "b.jsonl", rows[:1]), PLAIN, char_tokenizer())
 
 
+def test_a_pair_with_one_side_over_the_limit_is_skipped_whole_and_counted_never_cut(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": "a", "chosen": "b", "rejected": "c" * 30},
+        {"prompt": "a" * 30, "chosen": "b", "rejected": "c"},
+        {"prompt": "a", "chosen": "b", "rejected": "c"},
+    ]
+    config = dataclasses.replace(write(tmp_path / "a.jsonl", rows), max_tokens=20, too_long="skip")
+    words = char_tokenizer()
+    loaded = preferences.load_rankings(config, PLAIN, words)
+    assert loaded.skipped == 2
+    (kept,) = loaded.items
+    assert [words.decode((*row.prompt_ids, *row.completion_ids)) for row in kept.rows] == ["ab<eos>", "ac<eos>"]
+    assert loaded.said("a.jsonl") == ["a.jsonl: 2 rows over max_tokens are left out"]
+
+
+def test_a_tokenizer_that_pads_and_truncates_on_the_left_changes_no_token_of_a_pair(tmp_path: Path) -> None:
+    rows = [{"prompt": "a longer prompt", "chosen": "yes, and more", "rejected": ""}]
+    config, usual, left = write(tmp_path / "a.jsonl", rows), char_tokenizer(), char_tokenizer(pad_is_eos=True)
+    left.padding_side = left.truncation_side = "left"
+    left.model_max_length = 4
+    assert preferences.load_rankings(config, PLAIN, left) == preferences.load_rankings(config, PLAIN, usual)
+
+
 def test_a_fifth_of_the_labels_can_be_swapped_and_no_other_row_changes() -> None:
     config = PreferenceDataConfig(source="tiny:arithmetic", size=50, max_tokens=96)
     clean = preferences.load_rankings(config, PLAIN, char_tokenizer()).items

@@ -113,6 +113,17 @@ def test_bad_rows_are_named_by_file_and_line(rows: list[dict[str, Any]], message
         load_demonstrations(config, prompts.load("plain"), tokenizer())
 
 
+def test_a_tokenizer_that_pads_and_truncates_on_the_left_changes_no_token(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    rows = [{"messages": CHAT}, {"messages": CHAT[:3]}, {"messages": [*CHAT[:2], {"role": "assistant", "content": ""}]}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config, usual, left = DemonstrationDataConfig(source=str(path)), tokenizer(), tokenizer(pad_is_eos=True)
+    left.padding_side = left.truncation_side = "left"
+    left.model_max_length = 4
+    plain = prompts.load("plain")
+    assert load_demonstrations(config, plain, left) == load_demonstrations(config, plain, usual)
+
+
 def test_rows_over_the_limit_are_skipped_where_asked_and_counted_never_cut(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     rows = [{"prompt": "ab", "response": "c" * n} for n in (1, 30)]

@@ -391,7 +391,9 @@ def sides(units: list[Unit]) -> dict[str, Tensor]:
 
 
 def gradients(model: Any, loss: Tensor) -> list[Tensor]:
-    return list(torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad]))
+    """Of every parameter, as training makes them: `token_logprobs` may add the head's to its `grad` itself."""
+    loss.backward()  # type: ignore[no-untyped-call]
+    return [p.grad for p in model.parameters() if p.requires_grad]
 
 
 if __name__ == "__main__":
