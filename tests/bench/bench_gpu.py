@@ -224,7 +224,7 @@ def backward(policy: Policy, batch: MicroBatch, dtype: torch.dtype) -> Tensor:
     """Add the gradient of the log-probabilities' mean; returns them, (B, T)."""
     with torch.autocast(batch.mask.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
         logprobs: Tensor = policy(batch)[0]
-    (logprobs.sum() / len(batch.targets)).backward()
+    (logprobs.sum() / len(batch.targets)).backward()  # type: ignore[no-untyped-call]
     return logprobs.detach()
 
 
