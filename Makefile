@@ -84,8 +84,8 @@ eval: ## score a checkpoint: make eval CKPT=FOLDER SUITE=math500,aime2024 (no SU
 	@$(MAKE) --no-print-directory $(READY)
 	$(BIN)/r1zero eval $(CKPT) $(if $(SUITE),--suite $(SUITE)) $(ARGS)
 
-bench: $(READY) ## what a step costs: training phase, step, logprobs, rollouts; TRL=FOLDER that holds TRL puts it beside
-	for bench in train "step $(if $(TRL),--trl $(TRL))" logprobs rollout; do set -- $$bench; name=$$1; shift; $(BIN)/python tests/bench/bench_$$name.py "$$@" || exit 1; done
+bench: $(READY) ## what a step costs: training phase, how it grows, step, logprobs, rollouts; TRL=FOLDER that holds TRL puts it beside
+	for bench in train scaling "step $(if $(TRL),--trl $(TRL))" logprobs rollout; do set -- $$bench; name=$$1; shift; $(BIN)/python tests/bench/bench_$$name.py "$$@" || exit 1; done
 
 doctor: $(READY) ## what is installed, what will be used, what is wrong and how to mend it
 	$(BIN)/r1zero doctor
