@@ -392,7 +392,7 @@ class DPO:
             "held_out/accuracy_chosen_shorter": "accuracy where the chosen is shorter",
             "held_out/chosen_logprob": "held-out log pi, chosen",
             "held_out/rejected_logprob": "held-out log pi, rejected",
-            "eval/reward": "answers: mean true reward",
+            "eval/reward": "answers: mean reward",
             "eval/pass@1": "answers: pass@1",
             "eval/tokens": "answers: tokens",
         }
