@@ -364,3 +364,24 @@ def test_runs_without_pairs_or_without_a_reference_learn(
     rows = train(loss, "--loss", loss, "--optimizer.lr", "3e-4", "--run.steps", "24")
     assert rows[-1]["held_out/loss"] < rows[0]["held_out/loss"]
     assert (tmp_path / "cache").exists() == (loss == "kto")
+
+
+def test_of_labels_a_fifth_of_which_are_swapped_cdpo_believes_what_they_are_worth(
+    train: Callable[..., list[dict[str, Any]]],
+) -> None:
+    def learnt(smoothing: float) -> tuple[float, float]:
+        """The margin on the training pairs, swapped ones too, and DPO's loss on clean held-out pairs."""
+        rows = train(
+            f"smoothing-{smoothing}",
+            *("--data.size", "48", "--data.swapped_share", "0.2", "--label_smoothing", str(smoothing)),
+            *("--eval.data.source", "", "--eval.every", "0", "--held_out.size", "200", "--run.checkpoint_every", "60"),
+            *("--batch_size", "16", "--run.steps", "60", "--epochs", "20", "--optimizer.lr", "1e-3"),
+        )
+        last = rows[-1]
+        margin = sum(row["dpo/margin"] for row in rows[-3:]) / 3  # the last pass over the pairs
+        return margin, last["held_out/loss"] - smoothing * last["held_out/margin"]
+
+    (plain, plain_loss), (held, held_loss) = learnt(0.0), learnt(0.2)
+    assert held == pytest.approx(math.log(0.8 / 0.2), rel=0.1)  # the odds that a label is right
+    assert plain > 2 * held  # every label is believed
+    assert held_loss < plain_loss
