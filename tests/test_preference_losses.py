@@ -166,6 +166,21 @@ def test_every_loss_is_numpy_s() -> None:
     value = np.where(thumbs, sigmoid(0.3 * (w - rw - 0.2)), sigmoid(0.3 * (0.2 - w + rw)))
     kto = kto_loss(chosen, ref_chosen, torch.tensor(thumbs), 0.2, beta=0.3, num_examples=6)[0].item()
     assert kto == pytest.approx((1 - value).mean())
+    # The first ranks three responses, the other two are pairs; each prompt weighs a third.
+    better, worse, share = np.array([0, 0, 1, 3, 0]), np.array([1, 2, 2, 4, 5]), np.array([1 / 3] * 3 + [1.0, 1.0])
+    margins = np.array([0.0, 0.5, 0.2, 1.0, 0.3])
+    each = -np.log(sigmoid(w[better] - w[worse] - margins)) + 0.05 * (w[better] + w[worse]) ** 2
+    tensors = (torch.tensor(x) for x in (better, worse, share))
+    found = bradley_terry_loss(chosen, *tensors, num_prompts=3, margins=torch.tensor(margins), centre=0.05)[0]
+    assert found.item() == pytest.approx((share * each).sum() / 3)
+    lengths = [1, 4, 0, 2, 3, 4]
+    logprobs, learnt = -np.random.default_rng(0).exponential(1, (6, 4)), np.arange(4) < np.array(lengths)[:, None]
+    mask = torch.tensor(learnt)
+    nll = nll_loss(torch.tensor(logprobs), mask, StepTotals.of(mask))[0].item()
+    assert nll == pytest.approx(-logprobs[learnt].sum() / sum(lengths))
+    means = [-logprobs[i, :n].mean() for i, n in enumerate(lengths) if n]
+    by_sequence = nll_loss(torch.tensor(logprobs), mask, StepTotals.of(mask), aggregation="sequence")[0].item()
+    assert by_sequence == pytest.approx(np.mean(means))
 
 
 @pytest.mark.parametrize(
