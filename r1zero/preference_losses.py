@@ -119,6 +119,18 @@ def orpo_loss(
     return -weight * logsigmoid(odds).sum() / max(num_pairs, 1), metrics
 
 
+def preferred(chosen: Tensor, rejected: Tensor, ref_chosen: Tensor, ref_rejected: Tensor) -> Tensor:
+    """(B,) log(pi / ref) of the chosen minus that of the rejected response, without gradient, for metrics.
+
+    0 within the rounding of what it is made of: a policy that is still its reference, with log-probabilities summed in
+    another order, prefers neither.
+    """
+    with torch.no_grad():
+        difference = (chosen - ref_chosen) - (rejected - ref_rejected)
+        rounding = 8 * torch.finfo(chosen.dtype).eps * (chosen.abs() + rejected.abs())
+        return torch.where(difference.abs() <= rounding, 0.0, difference)
+
+
 def length_figures(
     margins: Tensor,  # (B,) implicit reward of the chosen minus that of the rejected response
     longer: Tensor,  # (B,) int, how many tokens more the chosen response has
@@ -236,7 +248,7 @@ def _pair_metrics(
             "chosen_reward": won,
             "rejected_reward": lost,
             "margin": won - lost,
-            "accuracy": _better(won - lost),
+            "accuracy": _better(preferred(chosen, rejected, ref_chosen, ref_rejected)),
             "chosen_logprob": chosen,
             "rejected_logprob": rejected,
         }

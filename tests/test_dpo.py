@@ -271,6 +271,7 @@ def test_both_sides_losing_likelihood_is_an_alarm_and_one_side_is_not() -> None:
 
     assert "both lose likelihood (-1.00 and -2.00" in alarms(-0.1, -0.2)["likelihood"]
     assert alarms(0.1, -0.2) == {}
+    assert alarms(-0.004, -0.011) == {}  # of a nat: the noise of ten batches
 
 
 def test_preferring_length_answers_grown_long_and_a_best_that_is_past_are_alarms() -> None:
@@ -348,6 +349,7 @@ def test_a_run_learns_held_out_pairs_and_resumes_to_the_bit(
     constant = ("--optimizer.schedule", "constant", "--optimizer.lr", "3e-4")
     whole = train("whole", "--run.steps", "8", *constant)
     assert whole[0]["held_out/loss"] == pytest.approx(math.log(2), abs=1e-4)  # pi is ref
+    assert whole[0]["held_out/accuracy"] == 0.5
     assert whole[0]["eval/win_rate"] == 0.5
     assert whole[-1]["held_out/loss"] < whole[0]["held_out/loss"]
     assert "win rate against the reference" in capsys.readouterr().out

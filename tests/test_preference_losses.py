@@ -75,6 +75,16 @@ def test_dpo_s_implicit_rewards_and_accuracy_in_which_a_tie_is_half() -> None:
     assert metrics["accuracy"].item() == 0.75
 
 
+def test_a_policy_that_is_its_reference_but_for_rounding_prefers_neither() -> None:
+    chosen, rejected = torch.tensor([-64.7, -3.1, -250.0]), torch.tensor([-68.7, -90.2, -31.0])
+    inf = torch.tensor(float("inf"))
+    up, down = torch.nextafter(chosen, inf), torch.nextafter(rejected, -inf)
+    metrics = dpo_loss(up, down, chosen, rejected, beta=0.1, num_pairs=3)[1]
+    assert metrics["accuracy"].item() == 0.5
+    metrics = dpo_loss(chosen + 0.01, rejected, chosen, rejected, beta=0.1, num_pairs=3)[1]
+    assert metrics["accuracy"].item() == 1.0
+
+
 @pytest.mark.parametrize("name", ["dpo", "cdpo", "simpo", "orpo", "ipo"])
 def test_a_pair_of_one_and_the_same_response_has_no_gradient(name: str) -> None:
     logp = torch.tensor([-3.0], requires_grad=True)

@@ -39,6 +39,8 @@ from r1zero.train.updater import Updater, batch_of, num_steps
 
 FALLING_STEPS = 10
 """Steps over which the alarm for falling likelihood looks."""
+FALL = 0.5
+"""Nats that a response must have lost in the mean for that alarm: less is the noise of ten batches."""
 KEPT = ("start", "best_held_out", "best_win_rate", "reference_tokens")
 """What the alarms remember over a resume."""
 LENGTH_FACTOR = 1.5
@@ -240,9 +242,9 @@ class DPO:
             return loss, {f"dpo/{name}": value for name, value in metrics.items()}
         ref_chosen, ref_rejected = reference[:, 0] / lengths[:n], reference[:, 1] / lengths[n:]
         loss, metrics = self._pair_loss(logps[:n], logps[n:], ref_chosen, ref_rejected, num)
-        metrics |= preference_losses.length_figures(
-            (logps[:n] - ref_chosen) - (logps[n:] - ref_rejected), mask[:n].sum(-1) - mask[n:].sum(-1), num_pairs=num
-        )
+        margins = preference_losses.preferred(logps[:n], logps[n:], ref_chosen, ref_rejected)
+        longer = mask[:n].sum(-1) - mask[n:].sum(-1)
+        metrics |= preference_losses.length_figures(margins, longer, num_pairs=num)
         weight = 1.0 if config.loss == "orpo" else config.nll_weight
         if weight:
             nll, nll_metrics = preference_losses.nll_loss(logprobs[:n], mask[:n], totals, aggregation="sequence")
@@ -331,7 +333,7 @@ class DPO:
             self.recent.append(self._rise(metrics))
         if len(self.recent) == FALLING_STEPS:
             won, lost = (sum(side) / FALLING_STEPS for side in zip(*self.recent, strict=True))
-            if won < 0 and lost < 0:
+            if won < -FALL and lost < -FALL:
                 alarms["likelihood"] = (
                     f"chosen and rejected responses both lose likelihood ({won:.2f} and {lost:.2f} nats over "
                     f"{FALLING_STEPS} steps): the policy moves to answers in neither; lower the learning rate, "
