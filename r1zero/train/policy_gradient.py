@@ -143,6 +143,7 @@ class PolicyGradient(ABC, Generic[C]):
         kept = [a for a, m in zip(own, batch.mask, strict=True) if bool(m.any())]
         metrics |= advantage_metrics(gather_object(kept))
         completions = [completion for group in groups for completion in group.completions]
+        self.idle.trim()
         metrics |= self.update(step, rows, batch, completions)
         self.after_update(step, metrics)
         self.sync()
@@ -232,6 +233,7 @@ class PolicyGradient(ABC, Generic[C]):
                 if not figures:  # the weights are still those that sampled
                     part |= self.check_mismatch(step, rows, completions, logprobs)
                 with self._timed("optimizer"), self.idle.back(*self.optimizers):
+                    self.idle.trim()
                     part |= self.optimizer_step(step)
                 figures.append(part)
         metrics = {"optimizer/lr": lr}
