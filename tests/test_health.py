@@ -2,6 +2,8 @@ import pytest
 
 from r1zero.config import HealthConfig
 from r1zero.health import Health
+from r1zero.rewards import Reward
+from r1zero.train.step_metrics import Share, rollout_metrics
 
 WELL = {
     "policy/entropy": 1.0,
@@ -52,3 +54,11 @@ def test_drifts_are_measured_against_the_first_steps_and_survive_a_resume() -> N
 
 def test_a_metric_that_is_missing_raises_no_alarm() -> None:
     assert after_five_good_steps().check({"group/zero_variance": 0.2}) == {}
+
+
+@pytest.mark.parametrize(("size", "alarms"), [(2, ["flat"]), (1, [])])
+def test_groups_of_equal_rewards_are_an_alarm_and_groups_of_one_are_not(size: int, alarms: list[str]) -> None:
+    rewards = [[Reward(value=1.0, keep=True, parts={}, correct=True)] * size] * 3
+    cut, lengths = [[False] * size] * 3, [[10] * size] * 3
+    figures = rollout_metrics([Share(rewards=rewards, num_tokens=lengths, truncated=cut, sampled=3)])
+    assert list(Health(HealthConfig()).check(figures)) == alarms
