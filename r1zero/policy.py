@@ -155,11 +155,15 @@ class Policy(nn.Module):
     """A causal model whose forward pass returns the log-probabilities of a micro-batch's completion tokens.
 
     A module of its own so that the wrappers of data parallelism see one forward call.
+
+    trained: gradients are made by `loss.backward()` alone, as stages do, and so the head may add its own to
+    `weight.grad` by itself (`token_logprobs`, into_grad). `torch.autograd.grad` would then miss it.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, trained: bool = False) -> None:
         super().__init__()
         self.model = model
+        self.trained = trained
         language_model_head(model)  # refuses a model whose logits are not just head(hidden)
         self.packed = supports_packing(model)
         """Whether micro-batches are packed; else they are padded."""
@@ -187,7 +191,7 @@ class Policy(nn.Module):
             batch.targets,
             bias=head.bias,
             temperature=temperature,
-            into_grad=head.weight.is_leaf and not _gradients_are_exchanged(),
+            into_grad=self.trained and head.weight.is_leaf and not _gradients_are_exchanged(),
         )
         if not entropy_gradient:
             entropy = entropy.detach()

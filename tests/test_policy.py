@@ -95,3 +95,20 @@ def test_weights_that_are_cut_short_are_refused_by_name(
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(UserError, match=r"is no model that transformers can [\w ]+: .*(incomplete|Invalid|invalid)"):
         load(tmp_path, ModelConfig())
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_trained_policy_s_backward_makes_the_gradient_that_autograd_makes_of_any(tied: bool) -> None:
+    gradients = []
+    for trained in (False, True):
+        model = tiny_llama(tied=tied)
+        policy = Policy(model, trained=trained)
+        (batch,) = policy.micro_batches(ROWS, 100)
+        loss = policy(batch)[0].sum()
+        if trained:
+            loss.backward()
+            gradients.append([p.grad for p in model.parameters()])
+        else:
+            gradients.append(list(torch.autograd.grad(loss, list(model.parameters()))))
+    for any_, own in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, any_)

@@ -112,7 +112,7 @@ def train_dpo(config: DPOConfig, *, resume: bool = False) -> Path:
             stage = DPO(
                 config,
                 accelerator=accelerator,
-                policy=Policy(model),
+                policy=Policy(model, trained=True),
                 tokenizer=base.tokenizer,
                 units=units,
                 held_out=held,

@@ -183,7 +183,7 @@ def _train(
             config,
             inputs,
             accelerator=accelerator,
-            policy=Policy(model),
+            policy=Policy(model, trained=True),
             tokenizer=inputs.tokenizer,
             template=inputs.template,
             problems=inputs.problems,

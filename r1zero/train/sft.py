@@ -70,7 +70,7 @@ def train_sft(config: SFTConfig, *, resume: bool = False) -> Path:
             stage = SFT(
                 config,
                 accelerator=accelerator,
-                policy=Policy(model),
+                policy=Policy(model, trained=True),
                 tokenizer=base.tokenizer,
                 examples=data.items,
                 held_out=held_out.items,

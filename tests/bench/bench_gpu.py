@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     torch.manual_seed(0)
     size = TINY if args.tiny else QWEN_1_5B
     with device:
-        policy = Policy(Qwen2ForCausalLM(Qwen2Config(**size.model, tie_word_embeddings=True)))
+        policy = Policy(Qwen2ForCausalLM(Qwen2Config(**size.model, tie_word_embeddings=True)), trained=True)
     rows = make_rows(size)
     found: dict[str, Any] = machine(device, size)
     found["phase"] = [phase(policy, rows, size, device, packed, found) for packed in (True, False)]

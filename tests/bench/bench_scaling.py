@@ -111,7 +111,7 @@ def measured(words: int, rows: Sequence[Row], threads: int, *, head: bool, exact
         libc.mallopt(M_TRIM_THRESHOLD, 1 << 16)
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    policy = Policy(small_model(words))
+    policy = Policy(small_model(words), trained=True)
     for parameter in policy.parameters():
         parameter.grad = torch.ones_like(parameter)  # and not zeros, whose pages need not be there
     few = make_rows(prompts=1, group=1, prompt=8, tokens=8, words=words)

@@ -168,7 +168,7 @@ def ours(args: argparse.Namespace, dtype: str) -> dict[str, Any]:
     grpo = GRPO(
         config,
         accelerator=accelerator,
-        policy=Policy(model),
+        policy=Policy(model, trained=True),
         reference=Policy(load_model(path, config.model)),
         tokenizer=tokenizer,
         template=template,

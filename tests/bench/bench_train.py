@@ -43,7 +43,7 @@ def main() -> None:
 
 def flops(args: argparse.Namespace) -> None:
     model = load_model(models.resolve("smollm2:135m-instruct"), ModelConfig())
-    policy = Policy(model)
+    policy = Policy(model, trained=True)
     head = policy.head.weight.numel()
     layers = sum(p.numel() for p in policy.backbone.parameters() if p.dim() == 2) - head
     rows = make_rows(prompts=4, group=8, prompt=args.prompt, tokens=64, words=WORDS)
