@@ -50,10 +50,12 @@ train-r1: $(READY) ## the R1 pipeline: SFT, GRPO, rejection sampling, SFT, GRPO 
 sft: $(READY) ## supervised fine-tuning
 	$(BIN)/r1zero train $(call recipe,sft-tiny-cpu) --resume-or-start $(ARGS)
 
-reward-model: $(READY) ## a Bradley-Terry reward model
+reward-model: $(READY) ## a Bradley-Terry reward model; the small recipe begins with the model of `make sft`, made first if it is missing
+	$(if $(filter auto,$(RECIPE)),$(BIN)/r1zero train sft-tiny-cpu --resume-or-start)
 	$(BIN)/r1zero train $(call recipe,rm-tiny-cpu) --resume-or-start $(ARGS)
 
 ppo: $(READY) ## PPO; the small recipe takes the reward model of `make reward-model`, made first if it is missing
+	$(if $(filter auto,$(RECIPE)),$(BIN)/r1zero train sft-tiny-cpu --resume-or-start)
 	$(if $(filter auto,$(RECIPE)),$(BIN)/r1zero train rm-tiny-cpu --resume-or-start)
 	$(BIN)/r1zero train $(call recipe,ppo-tiny-cpu) --resume-or-start $(ARGS)
 

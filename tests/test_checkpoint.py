@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from r1zero import models
 from r1zero.checkpoint import latest_checkpoint, load_trainer_state, prune, resolve_checkpoint, save_checkpoint
 from r1zero.errors import UserError
 from tests.tiny_models import char_tokenizer, tiny_llama
@@ -101,3 +102,4 @@ def test_a_path_means_itself_a_run_its_latest_checkpoint_and_a_pipeline_that_of_
     later = [save(tmp_path / "second" / "checkpoints", step) for step in (8, 10)]
     assert resolve_checkpoint(str(tmp_path / "second")) == str(later[1])
     assert resolve_checkpoint(str(tmp_path)) == str(later[1])
+    assert models.resolve(str(tmp_path / "second")) == later[1]  # as model.path

@@ -16,7 +16,8 @@ def resolve(path: str) -> Path:
     """The local folder of the model `path` names: made, downloaded or checked.
 
     A path with a colon is a model this project makes (`MADE`), made at first use and cached. A folder is taken when
-    it holds a model; anything else is a hub id, downloaded through huggingface_hub's cache.
+    it holds a model, or is a run's with a checkpoint; anything else is a hub id, downloaded through huggingface_hub's
+    cache.
     Raises UserError where there is no such model, the folder holds none, or the hub cannot be reached.
     """
     if not path:
@@ -40,11 +41,13 @@ def resolve(path: str) -> Path:
 
 
 def _checked(folder: Path) -> Path:
-    """`folder`, when it holds a config and weights; a run folder's user meant one of its checkpoints."""
+    """`folder`, when it holds a config and weights; of a run's folder its latest checkpoint."""
+    if (folder / "checkpoints").is_dir() or (folder / "config.yaml").is_file():
+        from r1zero.checkpoint import resolve_checkpoint
+
+        folder = Path(resolve_checkpoint(str(folder)))
     if not (folder / "config.json").is_file():
-        inside = sorted(path.parent for path in folder.glob("checkpoints/*/config.json"))
-        hint = f": did you mean {inside[-1]}?" if inside else ": it has no config.json"
-        raise UserError(f"{folder} is no model folder{hint}")
+        raise UserError(f"{folder} is no model folder: it has no config.json")
     if not any(folder.glob("*.safetensors")) and not any(folder.glob("pytorch_model*.bin")):
         raise UserError(f"{folder} is no model folder: it has a config.json but no weights (*.safetensors)")
     return folder
@@ -61,5 +64,5 @@ def _download(name: str) -> Path:
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise UserError(
             f"model {name}: neither a folder here nor to be had from the hub ({first_line(error)[:200]}); check "
-            "model.path and the network"
+            "model.path and the network (runs/NAME: has that run been made?)"
         ) from error
