@@ -39,11 +39,11 @@ def test_a_folder_that_holds_no_model_says_what_is_missing(tmp_path: Path) -> No
     assert resolve(str(tmp_path)) == tmp_path
 
 
-def test_a_run_folder_given_as_a_model_points_to_its_last_checkpoint(tmp_path: Path) -> None:
+def test_a_run_folder_without_a_whole_checkpoint_is_a_user_error(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoints" / "step-000050"
     checkpoint.mkdir(parents=True)
     (checkpoint / "config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"did you mean .*step-000050"):
+    with pytest.raises(UserError, match="has no whole checkpoint yet"):
         resolve(str(tmp_path))
 
 

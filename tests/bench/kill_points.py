@@ -195,8 +195,8 @@ class Places:
         Path.rename = renamed  # type: ignore[assignment,method-assign]
         made = Policy.__init__
 
-        def hooked(policy: Policy, model: Any) -> None:
-            made(policy, model)
+        def hooked(policy: Policy, model: Any, **options: Any) -> None:
+            made(policy, model, **options)
             weight = model.model.layers[1].self_attn.q_proj.weight  # the middle of the backward pass
             weight.register_hook(lambda _: self.at("backward"))
 
