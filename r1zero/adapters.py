@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from r1zero import models, recipe
 from r1zero.config import ModelConfig, RewardModelConfig
 from r1zero.errors import UserError
+from r1zero.policy import MicroBatch
 from r1zero.reward_model import score_last
 
 POLICY = "default"
@@ -93,10 +94,10 @@ class SharedScores(nn.Module):
         self.head = head
         self._others = (backbone,)
 
-    def forward(self, input_ids: Tensor, last: Tensor) -> Tensor:
+    def forward(self, batch: MicroBatch) -> Tensor:
         """(B,) float32 scores: see `RewardModel.forward`."""
         with adapter(self._others[0], REWARD):
-            return score_last(self._others[0], self.head, input_ids, last)
+            return score_last(self._others[0], self.head, batch)
 
 
 def reward_adapter(checkpoint: Path, base: Path) -> tuple[Mapping[str, Tensor], ModelConfig]:

@@ -22,34 +22,40 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 from r1zero.checkpoint import resolve_checkpoint
 from r1zero.config import ModelConfig, RewardModelTerm
 from r1zero.errors import UserError, first_line
-from r1zero.policy import UNREADABLE, Row, freeze, group_by_tokens, load_tokenizer
+from r1zero.packing import supports_packing, use_packed_attention
+from r1zero.policy import UNREADABLE, MicroBatch, Row, freeze, load_tokenizer, micro_batches, states_before
 
 
 class RewardModel(nn.Module):
-    """Scores whole responses. Rows are right-padded: the causal mask hides the padding from the last real token."""
+    """Scores whole responses."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model = model
+        self.packed = supports_packing(model)
+        """Whether it takes packed rows; else they have to be padded."""
+        if self.packed:
+            use_packed_attention(model)
 
-    def forward(self, input_ids: Tensor, last: Tensor) -> Tensor:
-        """(B,) float32 scores of right-padded (B, S) ids whose last real tokens stand at `last` (B,)."""
-        return score_last(self.model.base_model, self.model.score, input_ids, last)
+    def forward(self, batch: MicroBatch) -> Tensor:
+        """(B,) float32 scores of a micro-batch of `whole_rows`, in the micro-batch's order."""
+        return score_last(self.model.base_model, self.model.score, batch)
 
 
-def score_last(backbone: nn.Module, head: nn.Linear, input_ids: Tensor, last: Tensor) -> Tensor:
-    """(B,) float32: what `head` makes of the backbone's state at the last real token of each right-padded row."""
-    hidden = backbone(input_ids=input_ids, use_cache=False).last_hidden_state  # (B, S, D)
-    state = hidden[torch.arange(len(last), device=last.device), last]  # (B, D)
-    scores: Tensor = head(state)[:, 0].float()
+def score_last(backbone: nn.Module, head: nn.Linear, batch: MicroBatch) -> Tensor:
+    """(B,) float32: what `head` makes of the backbone's state at the last real token of each row."""
+    ends = batch.mask.sum(1).cumsum(0) - 1  # (B,) the state before the token that `whole_rows` added
+    scores: Tensor = head(states_before(backbone, batch)[ends])[:, 0].float()
     return scores
 
 
-def padded(rows: Sequence[Row], device: torch.device | str) -> tuple[Tensor, Tensor]:
-    """(B, S) right-padded ids and (B,) places of their last tokens. The pad id is never seen, so it may be any."""
-    longest = max(row.length for row in rows)
-    ids = [[*row.prompt_ids, *row.completion_ids, *([0] * (longest - row.length))] for row in rows]
-    return torch.tensor(ids, device=device), torch.tensor([row.length - 1 for row in rows], device=device)
+def whole_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows as `policy.micro_batches` has to see them: with one more token each.
+
+    A micro-batch has the states before tokens, and a score is of the state after the last one. The token is never
+    looked at, so it may be any.
+    """
+    return [Row(prompt_ids=row.prompt_ids, completion_ids=(*row.completion_ids, 0)) for row in rows]
 
 
 def load_reward_model(folder: str | Path, config: ModelConfig, pad_token_id: int, seed: int) -> PreTrainedModel:
@@ -109,14 +115,17 @@ ScoreRows = Callable[[Sequence[Row]], list[float]]
 
 
 @torch.no_grad()
-def score_rows(module: nn.Module, rows: Sequence[Row], max_tokens: int, accelerator: Accelerator) -> list[float]:
+def score_rows(
+    module: nn.Module, rows: Sequence[Row], max_tokens: int, accelerator: Accelerator, *, packed: bool
+) -> list[float]:
     """The score of each row, at its last token, without gradient; `max_tokens`, padding included, go in together."""
-    found: dict[int, float] = {}
-    for group in group_by_tokens([(row,) for row in rows], max_tokens):
+    found = [0.0] * len(rows)
+    for batch in micro_batches(whole_rows(rows), max_tokens, accelerator.device, packed=packed):
         with accelerator.autocast():
-            scores = module(*padded([rows[i] for i in group], accelerator.device))
-        found |= dict(zip(group, scores.tolist(), strict=True))
-    return [found[i] for i in range(len(rows))]
+            scores = module(batch)
+        for i, score in zip(batch.indices, scores.tolist(), strict=True):
+            found[i] = score
+    return found
 
 
 class Scorer:
@@ -147,7 +156,8 @@ class Scorer:
         self.module = freeze(RewardModel(model), dtype).to(accelerator.device)
 
     def __call__(self, rows: Sequence[Row]) -> list[float]:
-        scores = score_rows(self.module, rows, self.max_tokens, self.accelerator)
+        packed = self.module.packed
+        scores = score_rows(self.module, rows, self.max_tokens, self.accelerator, packed=packed)
         return [(score - self.mean) / self.std for score in scores]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 
 
 def take(num_problems: int, start: int, count: int, seed: int) -> list[int]:
@@ -13,7 +14,12 @@ def take(num_problems: int, start: int, count: int, seed: int) -> list[int]:
     indices: list[int] = []
     while len(indices) < count:
         epoch, offset = divmod(start + len(indices), num_problems)
-        order = list(range(num_problems))
-        random.Random(f"{seed}/{epoch}").shuffle(order)
-        indices += order[offset : offset + count - len(indices)]
+        indices += _order(num_problems, epoch, seed)[offset : offset + count - len(indices)]
     return indices
+
+
+@lru_cache(maxsize=2)  # every step of a pass asks for the same one
+def _order(num_problems: int, epoch: int, seed: int) -> tuple[int, ...]:
+    order = list(range(num_problems))
+    random.Random(f"{seed}/{epoch}").shuffle(order)
+    return tuple(order)

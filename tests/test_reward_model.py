@@ -61,11 +61,13 @@ def alone(model: Any, row: Row) -> torch.Tensor:
     return score
 
 
+@pytest.mark.parametrize("attention", ["auto", "eager"])  # packed, padded
 @pytest.mark.parametrize("budget", ["1", "16384"])
 def test_the_loss_and_gradient_are_those_of_each_response_alone_for_any_micro_batches(
-    folder: Path, budget: str
+    folder: Path, budget: str, attention: str
 ) -> None:
-    config = small("--optimizer.micro_batch_tokens", budget, "--centre", "0", "--margin", "0.5")
+    given = ("--model.attention", attention, "--optimizer.micro_batch_tokens", budget)
+    config = small(*given, "--centre", "0", "--margin", "0.5")
     by_hand = load_reward_model(folder, config.model, PAD, seed=0)
     total = torch.zeros(())
     for r in RANKINGS:
@@ -74,6 +76,7 @@ def test_the_loss_and_gradient_are_those_of_each_response_alone_for_any_micro_ba
         total = total + sum(torch.nn.functional.softplus(0.5 - a + b) for a, b in pairs) / len(pairs) / 3
     total.backward()  # type: ignore[no-untyped-call]
     stage = stage_of(folder, config)
+    assert stage.module.packed == (attention == "auto")
     metrics = stage.updater.backward(stage.losses(RANKINGS))
     assert metrics["loss"] == pytest.approx(total.item(), rel=1e-5)
     for (name, ours), theirs in zip(stage.module.model.named_parameters(), by_hand.parameters(), strict=True):

@@ -91,7 +91,8 @@ def _shared_models(
         mean, std = score_scale(path) if term.normalise else (0.0, 1.0)
 
         def scorer(rows: Sequence[Row]) -> list[float]:
-            found = score_rows(module, rows, config.optimizer.micro_batch_tokens, accelerator)
+            budget = config.optimizer.micro_batch_tokens
+            found = score_rows(module, rows, budget, accelerator, packed=policy.packed)
             return [(score - mean) / std for score in found]
 
         scorers[term.name] = scorer

@@ -11,6 +11,7 @@ answer wins" would have got as well.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
@@ -26,10 +27,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from r1zero.config import RewardModelConfig
 from r1zero.eval.statistics import clustered_mean
 from r1zero.losses import Metrics
-from r1zero.policy import Row, add_lora, group_by_tokens
+from r1zero.policy import Row, add_lora, group_by_tokens, micro_batches
 from r1zero.preference_losses import bradley_terry_loss
 from r1zero.preferences import Loaded, Ranking, fingerprint, load_rankings, refuse_overlap
-from r1zero.reward_model import RewardModel, load_reward_model, padded, scorable_pad, score_rows
+from r1zero.reward_model import RewardModel, load_reward_model, scorable_pad, score_rows, whole_rows
 from r1zero.tracking import say
 from r1zero.train.offline import accelerator_of, load_base
 from r1zero.train.session import Session, before_after, complete, find_run, start_torch
@@ -134,12 +135,15 @@ class RewardModelStage:
 
     def _loss(self, rankings: Sequence[Ranking], num_prompts: int) -> tuple[Tensor, Metrics]:
         device = self.accelerator.device
-        scores = self.updater.module(*padded([row for r in rankings for row in r.rows], device))  # (R,)
+        rows = whole_rows([row for r in rankings for row in r.rows])
+        (batch,) = micro_batches(rows, sys.maxsize, device, packed=self.module.packed)
+        scores = self.updater.module(batch)  # (R,)
+        place = {row: i for i, row in enumerate(batch.indices)}
         better, worse, weights, margins = self._pairs(rankings)
         loss, metrics = bradley_terry_loss(
             scores,
-            torch.tensor(better, device=device),
-            torch.tensor(worse, device=device),
+            torch.tensor([place[row] for row in better], device=device),
+            torch.tensor([place[row] for row in worse], device=device),
             torch.tensor(weights, device=device),
             num_prompts=num_prompts,
             margins=torch.tensor(margins, device=device),
@@ -162,7 +166,8 @@ class RewardModelStage:
 
     def scores(self, rows: Sequence[Row]) -> list[float]:
         """The score of each row."""
-        return score_rows(self.updater.module, rows, self.config.optimizer.micro_batch_tokens, self.accelerator)
+        budget = self.config.optimizer.micro_batch_tokens
+        return score_rows(self.updater.module, rows, budget, self.accelerator, packed=self.module.packed)
 
     def evaluate(self, step: int) -> dict[str, float]:
         """`held_out/…`: see `report`. A checkpoint's config keeps mean and deviation of the scores, for PPO."""
