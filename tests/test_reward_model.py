@@ -25,7 +25,7 @@ from tests.tiny_models import EOS, PAD, char_tokenizer, save_model, tiny_llama
 
 
 def small(*overrides: str) -> RewardModelConfig:
-    config = recipe.load("rm-tiny-cpu", ["--run.threads", "1", "--run.trackers", "[]", *overrides])
+    config = recipe.load("rm-tiny-cpu", ["--run.threads", "1", "--run.trackers", "[]", "--epochs", "1", *overrides])
     assert isinstance(config, RewardModelConfig)
     return config
 
