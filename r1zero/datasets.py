@@ -372,8 +372,6 @@ def _tiny_problems(config: DataConfig) -> list[Problem]:
 def _check_generated(config: DataConfig, splits: Sequence[str]) -> None:
     if config.split not in splits:
         raise unknown_name(f"split of {config.source}", config.split, splits)
-    if config.size < 1:
-        raise UserError(f"data.size must be 1 or more, got {config.size}")
     if config.filter:
         raise UserError(f"data.filter is for files and hub datasets; {config.source} is shaped by data.options")
 

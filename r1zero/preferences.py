@@ -191,6 +191,8 @@ def _rows(config: TextDataConfig, generate: Callable[[], Iterable[dict[str, Any]
             raise unknown_name("generated source", config.source, [TINY])
         if config.split not in arithmetic.SPLITS:
             raise unknown_name(f"split of {TINY}", config.split, arithmetic.SPLITS)
+        if config.filter or config.options:
+            raise UserError(f"filter and options are for other sources: {TINY} takes neither")
         rows = [DataRow(f"{TINY} {config.split}, row {i}", fields) for i, fields in enumerate(generate(), 1)]
         if len(rows) < config.size:
             raise UserError(f"{TINY}, split {config.split}, has only {len(rows)} rows of the {config.size} asked for")

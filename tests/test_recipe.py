@@ -46,6 +46,38 @@ def test_a_wrong_setting_is_named(overrides: list[str], message: str) -> None:
         recipe.load("tiny-cpu", overrides)
 
 
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("tiny-cpu", "model.lora_rank", "-1"),
+        ("tiny-cpu", "data.limit", "-2"),
+        ("tiny-cpu", "data.size", "0"),
+        ("tiny-cpu", "sampling.temperature", "0"),
+        ("tiny-cpu", "sampling.top_p", "0"),
+        ("tiny-cpu", "sampling.max_tokens", "0"),
+        ("tiny-cpu", "engine.max_sequences", "0"),
+        ("tiny-cpu", "reward.deadline_seconds", "0"),
+        ("tiny-cpu", "algorithm.clip_high", "-0.2"),
+        ("tiny-cpu", "algorithm.importance_cap", "0"),
+        ("tiny-cpu", "eval.samples", "0"),
+        ("ppo-tiny-cpu", "sampling.temperature", "0"),
+        ("sft-tiny-cpu", "optimizer.lr", "-1"),
+        ("sft-tiny-cpu", "optimizer.betas", "[1.0,0.9]"),
+        ("sft-tiny-cpu", "optimizer.max_grad_norm", "-1"),  # would turn the gradient round
+        ("sft-tiny-cpu", "optimizer.micro_batch_tokens", "0"),
+        ("sft-tiny-cpu", "data.size", "0"),
+        ("sft-tiny-cpu", "run.keep_checkpoints", "0"),
+        ("dpo-tiny-cpu", "data.limit", "-2"),
+        ("dpo-tiny-cpu", "nll_weight", "-1"),
+        ("rm-tiny-cpu", "centre", "-1"),
+        ("rejection-tiny-cpu", "run.threads", "-1"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_before_the_run(name: str, setting: str, value: str) -> None:
+    with pytest.raises(UserError, match=rf"{setting.split('.')[-1]}.* (must|got)"):
+        recipe.load(name, [f"--{setting}", value])
+
+
 def test_a_typo_in_a_recipe_file_is_named_with_the_near_key(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("optimiser: {lr: 1.0e-6}\n")

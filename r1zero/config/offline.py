@@ -15,6 +15,7 @@ from r1zero.config.sections import (
     SamplingConfig,
     check_epochs,
     require,
+    require_least,
 )
 
 
@@ -45,6 +46,10 @@ class TextDataConfig:
     """Limit of prompt and response together."""
     too_long: Literal["error", "skip"] = "error"
     """What to do with a row over the limit: refuse the run, or skip it (counted). It is never cut."""
+
+    def __post_init__(self) -> None:
+        require_least("", self, 0, "limit")
+        require_least("", self, 1, "size", "max_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +83,7 @@ class PreferenceDataConfig(TextDataConfig):
     """Swap this share of the pairs, chosen by `seed`: what noisy labels do to a run."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(
             2 <= self.generated_responses <= 6, f"generated_responses must be in 2 .. 6, got {self.generated_responses}"
         )
@@ -170,6 +176,7 @@ class DPOConfig:
         check_epochs(self.epochs, self.batch_size)
         require(not self.reward.models, "reward.models: verifiers alone judge in this stage; leave them out")
         require(self.strength > 0, f"beta must be above 0, got {self.beta}")
+        require_least("", self, 0, "gamma", "nll_weight", "desirable_weight", "undesirable_weight")
         require(0 <= self.label_smoothing < 0.5, f"label_smoothing must be in 0 .. 0.5, got {self.label_smoothing}")
         require(
             self.label_smoothing == 0 or self.loss in ("dpo", "simpo"),
@@ -209,3 +216,4 @@ class RewardModelConfig:
 
     def __post_init__(self) -> None:
         check_epochs(self.epochs, self.batch_size)
+        require_least("", self, 0, "centre", "eval_every")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from r1zero.config.rl import PolicyGradientConfig, RLConfig
-from r1zero.config.sections import require
+from r1zero.config.sections import require, require_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +47,8 @@ class PPOAlgorithmConfig(PolicyGradientConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(0 <= self.gamma <= 1 and 0 <= self.lam <= 1, "gamma and lam must be in 0 .. 1")
-        require(self.kl_target >= 0, f"kl_target must be 0 or more, got {self.kl_target}")
-        require(self.kl_horizon >= 1, f"kl_horizon must be 1 or more, got {self.kl_horizon}")
+        require_least("", self, 0, "kl_target")
+        require_least("", self, 1, "kl_horizon")
         require(self.kl_target == 0 or self.beta > 0, "kl_target steers beta, which must not be 0")
         require(self.kl_target == 0 or self.kl_in == "reward", "kl_target steers the KL in the reward: set kl_in")
         require(
@@ -74,8 +74,7 @@ class ValueConfig:
 
     def __post_init__(self) -> None:
         require(self.lr > 0, f"value.lr must be above 0, got {self.lr}")
-        require(self.clip >= 0, f"value.clip must be 0 or more, got {self.clip}")
-        require(self.warmup_steps >= 0, f"value.warmup_steps must be 0 or more, got {self.warmup_steps}")
+        require_least("value", self, 0, "clip", "warmup_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +89,7 @@ class PPOConfig(RLConfig):
     reference. The reward model must have been trained with LoRA from the same base."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(
             self.value.init == "policy" or bool(self.reward.models),
             "value.init: reward_model needs one in reward.models; without, set it to policy",

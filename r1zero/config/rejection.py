@@ -13,6 +13,7 @@ from r1zero.config.sections import (
     RewardConfig,
     SamplingConfig,
     require,
+    require_least,
 )
 
 
@@ -51,7 +52,7 @@ class PairsConfig:
 
     def __post_init__(self) -> None:
         require(self.per_problem >= 0, f"pairs.per_problem must be 0 (none) or more, got {self.per_problem}")
-        require(self.min_gap >= 0, f"pairs.min_gap must be 0 or more, got {self.min_gap}")
+        require_least("pairs", self, 0, "min_gap")
         require(
             self.max_length_ratio == 0 or self.max_length_ratio >= 1,
             f"pairs.max_length_ratio must be 0 (no limit) or 1 and more, got {self.max_length_ratio}",
@@ -68,6 +69,9 @@ class SamplingRunConfig:
     seed: int = 0
     threads: int = 0
     """CPU threads; 0: one a core."""
+
+    def __post_init__(self) -> None:
+        require_least("run", self, 0, "seed", "threads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +105,7 @@ class RejectionSamplingConfig:
     run: SamplingRunConfig = field(default_factory=SamplingRunConfig)
 
     def __post_init__(self) -> None:
-        require(self.samples >= 1, f"samples must be 1 or more, got {self.samples}")
-        require(self.batch_problems >= 1, f"batch_problems must be 1 or more, got {self.batch_problems}")
+        require_least("", self, 1, "samples", "batch_problems")
         require(self.samples == 1 or self.sampling.temperature > 0, "temperature 0 gives samples that are all the same")
         require(0 <= self.held_out_share < 1, f"held_out_share must be in 0 .. 1, got {self.held_out_share}")
         keys = [term.key for term in self.reward.terms]

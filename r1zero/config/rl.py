@@ -16,6 +16,7 @@ from r1zero.config.sections import (
     RunConfig,
     SamplingConfig,
     require,
+    require_least,
 )
 
 
@@ -79,18 +80,21 @@ class PolicyGradientConfig:
         )
 
     def __post_init__(self) -> None:
-        require(self.group_size >= 1, f"group_size must be 1 or more, got {self.group_size}")
+        require_least("", self, 1, "group_size", "prompts_per_step", "minibatches", "epochs")
         require(
             self.group_size > 1 or not self.dynamic_sampling, "dynamic_sampling looks at groups: group_size above 1"
         )
-        require(self.prompts_per_step >= 1, f"prompts_per_step must be 1 or more, got {self.prompts_per_step}")
-        require(self.minibatches >= 1 and self.epochs >= 1, "minibatches and epochs must be 1 or more")
         require(
             self.prompts_per_step * self.group_size % self.minibatches == 0,
             f"minibatches={self.minibatches} does not divide prompts_per_step * group_size = "
             f"{self.prompts_per_step * self.group_size}",
         )
-        require(self.beta >= 0, f"beta must be 0 or more, got {self.beta}")
+        require_least("", self, 0, "beta", "reference_every", "max_refills", "importance_floor")
+        cap, floor = self.importance_cap, self.importance_floor
+        require(cap > floor, f"importance_cap must be above importance_floor, got {cap} and {floor}")
+        for name in ("clip_low", "clip_high"):
+            if getattr(self, name) is not None:
+                require_least("", self, 0, name)
         require(self.dual_clip == 0 or self.dual_clip > 1, f"dual_clip must be 0 or above 1, got {self.dual_clip}")
 
 
@@ -120,6 +124,9 @@ class LengthSwitch:
     step: int
     max_tokens: int
 
+    def __post_init__(self) -> None:
+        require_least("length_switches", self, 1, "step", "max_tokens")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RLConfig:
@@ -138,3 +145,6 @@ class RLConfig:
     eval: EvalConfig = field(default_factory=EvalConfig)
     health: HealthConfig = field(default_factory=HealthConfig)
     run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        require(self.sampling.temperature > 0, "sampling.temperature must be above 0: greedy samples teach nothing")

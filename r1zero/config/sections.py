@@ -13,6 +13,14 @@ def require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def require_least(section: str, config: object, least: float, *names: str) -> None:
+    """Each of these settings of `config` is at least `least`; `section` is what they stand under, or empty."""
+    for name in names:
+        value = getattr(config, name)
+        where = f"{section}.{name}" if section else name
+        require(value >= least, f"{where} must be {least:g} or more, got {value}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """The policy's starting point."""
@@ -30,6 +38,10 @@ class ModelConfig:
     """0: train all weights; else the rank of LoRA adapters on all linear layers, merged for the engine at each sync."""
     lora_alpha: int = 32
     """LoRA scale numerator."""
+
+    def __post_init__(self) -> None:
+        require_least("model", self, 0, "lora_rank")
+        require_least("model", self, 1, "lora_alpha")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +74,10 @@ class DataConfig:
     too_long: Literal["error", "skip"] = "error"
     """What to do with a prompt over the limit: refuse the run, or skip it (counted). It is never cut."""
 
+    def __post_init__(self) -> None:
+        require_least("", self, 0, "limit")
+        require_least("", self, 1, "size", "max_prompt_tokens")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingConfig:
@@ -73,6 +89,12 @@ class SamplingConfig:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_least("sampling", self, 1, "max_tokens")
+        require_least("sampling", self, 0, "temperature", "top_k")
+        require(0 < self.top_p <= 1, f"sampling.top_p must be above 0, up to 1, got {self.top_p}")
+        require(0 <= self.min_p <= 1, f"sampling.min_p must be in 0 .. 1, got {self.min_p}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +129,12 @@ class EngineConfig:
     mismatch_warn: float = 0.05
     """Mean |logprob difference| between engine and trainer past which the run warns, naming the likely cause.
     In float32 it is under 1e-5; bfloat16 alone gives 0.01 to 0.04 on small models (0.04 on SmolLM2-135M)."""
+
+    def __post_init__(self) -> None:
+        require_least("engine", self, 0, "memory_gib", "max_context", "mismatch_warn")
+        require_least("engine", self, 1, "max_sequences", "tensor_parallel")
+        share = self.gpu_memory_utilization
+        require(0 < share <= 1, f"engine.gpu_memory_utilization must be above 0, up to 1, got {share}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +215,9 @@ class RewardConfig:
         require(len(set(names)) == len(names), f"reward: two parts are called the same ({names}): give them names")
         for term in self.terms:
             require(not term.gate or term.gate in keys, f"reward.terms: gate {term.gate!r} is no term of {keys}")
+        require_least("reward", self, 0, "workers", "max_error_share")
+        for name in ("deadline_seconds", "memory_gib"):
+            require(getattr(self, name) > 0, f"reward.{name} must be above 0, got {getattr(self, name)}")
         require(self.on_error != "score", "reward.on_error: an error is ours and has no score: drop, retry or stop")
         require(self.on_timeout != "retry", "reward.on_timeout: retry would time out again: score, drop or stop")
 
@@ -207,6 +238,12 @@ class OptimizerConfig:
     min_lr: float = 0.0
     micro_batch_tokens: int = 16384
     """Tokens, padding included, in one forward and backward pass. Changes memory and speed, never the gradient."""
+
+    def __post_init__(self) -> None:
+        names = ("lr", "eps", "weight_decay", "max_grad_norm", "warmup_steps", "min_lr")
+        require_least("optimizer", self, 0, *names)
+        require_least("optimizer", self, 1, "micro_batch_tokens")
+        require(all(0 <= beta < 1 for beta in self.betas), f"optimizer.betas must be in 0 .. 1, got {self.betas}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +266,11 @@ class EvalConfig:
     see `r1zero eval decontaminate` for the hits."""
     data_dir: str = ""
     """Folder with local copies of those benchmarks; empty: the hub."""
+
+    def __post_init__(self) -> None:
+        require_least("eval", self, 0, "every", "temperature", "max_tokens", "seed")
+        require_least("eval", self, 1, "samples")
+        require(0 < self.top_p <= 1, f"eval.top_p must be above 0, up to 1, got {self.top_p}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,8 +295,12 @@ class RunConfig:
     """CPU threads of the trainer; 0: one a core."""
 
     def __post_init__(self) -> None:
-        require(self.steps >= 1, f"run.steps must be 1 or more, got {self.steps}")
-        require(self.checkpoint_every >= 1, "run.checkpoint_every must be 1 or more")
+        require_least("run", self, 1, "steps")
+        self._check_rest()
+
+    def _check_rest(self) -> None:
+        require_least("run", self, 1, "checkpoint_every", "keep_checkpoints")
+        require_least("run", self, 0, "seed", "threads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,8 +313,8 @@ class EpochRunConfig(RunConfig):
     """Keep every sampled evaluation (`eval/`) as well as its figures; training has no rollouts."""
 
     def __post_init__(self) -> None:
-        require(self.steps >= 0, f"run.steps must be 0 or more, got {self.steps}")
-        require(self.checkpoint_every >= 1, "run.checkpoint_every must be 1 or more")
+        require_least("run", self, 0, "steps")
+        self._check_rest()
 
 
 def check_epochs(epochs: float, batch_size: int) -> None:
