@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from r1zero.config import DataConfig
-from r1zero.datasets import SUFFIXES, fingerprint, last_boxed, load_problems, read_file, read_hub
+from r1zero.data.datasets import SUFFIXES, fingerprint, last_boxed, load_problems, read_file, read_hub
+from r1zero.data.records import Problem
 from r1zero.errors import UserError, unknown_name
-from r1zero.records import Problem
 from r1zero.verifiers import VerifierSpec
 
 Fields = Mapping[str, Any]

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from r1zero.data.records import Problem
 from r1zero.errors import UserError
 from r1zero.eval.folder import read_problems, read_results
 from r1zero.eval.manifest import LIKE, differences
 from r1zero.eval.result import by_problem
 from r1zero.eval.samples import read_samples
 from r1zero.eval.statistics import Paired, paired
-from r1zero.records import Problem
 from r1zero.verifiers import Outcome
 
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from r1zero.data.records import Problem
 from r1zero.errors import UserError
-from r1zero.records import Problem
 
 DEFAULT_NGRAM = 10
 SHORTEST = 5

@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
+from r1zero.data.records import Problem
 from r1zero.errors import UserError
 from r1zero.eval.manifest import Manifest, differences
 from r1zero.eval.samples import EvalSample, dump, read_samples, to_json, write_samples
-from r1zero.records import Problem
-from r1zero.run import plain
+from r1zero.runs.folder import plain
 
 # The command and the host may change between a run and its resumption; what computes the numbers may not.
 _FREE = ("machine.command", "machine.cores", "machine.git", "checkpoint")

@@ -19,10 +19,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from r1zero.data.records import Completion, Problem
 from r1zero.errors import UserError
 from r1zero.eval.result import EvalResult, check_ids, summarise
 from r1zero.eval.samples import EvalSample
-from r1zero.records import Completion, Problem
 from r1zero.rollout.base import Engine, OnCompletion, Sampling
 from r1zero.rollout.openai import FailedCompletion
 from r1zero.verifiers import Outcome, Verdict, VerifierPool, VerifierSpec

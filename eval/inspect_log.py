@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from r1zero.data.records import Problem
 from r1zero.errors import UserError
 from r1zero.eval.folder import read_problems, read_results
 from r1zero.eval.samples import EvalSample, read_samples
-from r1zero.records import Problem
 from r1zero.verifiers import Outcome
 
 _THINKING = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)

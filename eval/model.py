@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from r1zero import models, prompts, recipe
-from r1zero.config import EngineConfig, ModelConfig, PolicyConfig, RewardModelConfig
+from r1zero import models, prompts
+from r1zero.config import EngineConfig, ModelConfig, PolicyConfig, RewardModelConfig, recipe
 from r1zero.errors import UserError
 from r1zero.eval import templates
 from r1zero.eval.harness import EvalTemplate
 from r1zero.eval.tasks import EvalSettings, Task
-from r1zero.policy import compute_dtype, load_tokenizer
+from r1zero.models.policy import compute_dtype, load_tokenizer
 from r1zero.rollout import engine_name, make_engine
 from r1zero.rollout.base import Engine
 from r1zero.rollout.openai import ChatTemplate, OpenAIEngine

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from r1zero.data.records import Problem
 from r1zero.errors import UserError
 from r1zero.eval.samples import EvalSample
 from r1zero.eval.statistics import Mean, clustered_mean, pass_at_k
-from r1zero.records import Problem
 from r1zero.verifiers import Outcome
 
 GROUPED_BY = ("level", "subject")

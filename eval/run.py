@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from r1zero.checkpoint import resolve_checkpoint
 from r1zero.config import PolicyConfig
 from r1zero.errors import UserError
 from r1zero.eval import protocols, templates
@@ -27,7 +26,8 @@ from r1zero.eval.tasks import EvalSettings, Task, held_out, suite
 from r1zero.eval.templates import Trial
 from r1zero.eval.voting import with_votes
 from r1zero.prompts import Template
-from r1zero.run import machine
+from r1zero.runs.checkpoint import resolve_checkpoint
+from r1zero.runs.folder import machine
 from r1zero.verifiers import VerifierPool, resolve
 
 Say = Callable[[str], None]

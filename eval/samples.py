@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from r1zero.data.records import FinishReason, Problem
 from r1zero.errors import UserError
-from r1zero.records import FinishReason, Problem
 from r1zero.verifiers import Outcome, Sample, Verdict
 
 

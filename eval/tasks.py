@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from r1zero import prompts
 from r1zero.config import EngineConfig, PolicyConfig
-from r1zero.datasets import fingerprint, load_problems
+from r1zero.data.datasets import fingerprint, load_problems
 from r1zero.errors import UserError
 from r1zero.eval import benchmarks, protocols
 from r1zero.eval.benchmarks import Loaded

@@ -12,15 +12,16 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from r1zero import datasets, prompts, recipe
-from r1zero.config import DataConfig, GRPOConfig, PPOConfig
-from r1zero.policy import Policy, Row
-from r1zero.rewards import Rewarder
+from r1zero import prompts
+from r1zero.algorithms.rewards import Rewarder
+from r1zero.config import DataConfig, GRPOConfig, PPOConfig, recipe
+from r1zero.data import datasets
+from r1zero.models.policy import Policy, Row
+from r1zero.models.value_model import ValueModel
 from r1zero.rollout.scripted import ScriptedEngine
-from r1zero.train.grpo import GRPO
-from r1zero.train.loop import train_grpo
-from r1zero.train.ppo import PPO
-from r1zero.value_model import ValueModel
+from r1zero.training.grpo import GRPO
+from r1zero.training.loop import train_grpo
+from r1zero.training.ppo import PPO
 from r1zero.verifiers import VerifierPool
 from tests.tiny_models import char_tokenizer, save_model, tiny_llama
 

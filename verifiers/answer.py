@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from r1zero.data.verdict import Outcome, Verdict
 from r1zero.errors import UserError
-from r1zero.verifiers.extract import RULES, Extraction, extract, visible
 from r1zero.verifiers.registry import Sample, register
-from r1zero.verifiers.verdict import Outcome, Verdict
+from r1zero.verifiers.text.extract import RULES, Extraction, extract, visible
 
 _WRAPPER = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d,])")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from r1zero.records import Problem
-from r1zero.verifiers.letters import is_taken_back, said_letter
+from r1zero.data.records import Problem
+from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.tags import final_answer
-from r1zero.verifiers.verdict import Outcome, Verdict
+from r1zero.verifiers.text.letters import is_taken_back, said_letter
 
 _MAX_ANSWER_CHARS = 2000
 _MARKUP = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit|boxed)\s*\{([^{}]*)\}|[*_$`\"']")

@@ -15,10 +15,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from r1zero.records import FinishReason, Problem
+from r1zero.data.records import FinishReason, Problem
+from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.sandbox import InputTest, Job, Report, Status, get_sandbox
-from r1zero.verifiers.verdict import Outcome, Verdict
 
 MAX_PROGRAM_CHARS = 100_000
 MAX_REPORTED_TESTS = 100

@@ -23,10 +23,10 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from r1zero.records import Problem
+from r1zero.data.records import Problem
+from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.tags import final_answer
-from r1zero.verifiers.verdict import Outcome, Verdict
 
 _MAX_ANSWER_CHARS = 20_000
 _MAX_EXPRESSION_CHARS = 500

@@ -7,8 +7,8 @@ import re
 import unicodedata
 from collections import Counter
 
+from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, register
-from r1zero.verifiers.verdict import Outcome, Verdict
 
 _LATIN = frozenset({"LATIN"})
 _CYRILLIC = frozenset({"CYRILLIC"})

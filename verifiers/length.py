@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from r1zero.records import FinishReason, Problem
+from r1zero.data.records import FinishReason, Problem
+from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, VerifierSpec, register, resolve
-from r1zero.verifiers.verdict import Outcome, Verdict
 
 
 @register("overlong", judges="shaping", example=Sample(completion="Two.", num_tokens=2))

@@ -36,9 +36,9 @@ from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
+from r1zero.data.records import FinishReason, Problem
+from r1zero.data.verdict import Outcome, Verdict
 from r1zero.errors import UserError, unknown_name
-from r1zero.records import FinishReason, Problem
-from r1zero.verifiers.verdict import Outcome, Verdict
 
 ENTRY_POINT_GROUP = "r1zero.verifiers"
 

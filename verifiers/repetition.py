@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, register
-from r1zero.verifiers.verdict import Outcome, Verdict
 
 # A Chinese or Japanese character is a word, since there are no spaces to go by; so is a sign of punctuation.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|\w+|[^\w\s]")

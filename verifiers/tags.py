@@ -15,8 +15,8 @@ import html
 import re
 import unicodedata
 
+from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, register
-from r1zero.verifiers.verdict import Outcome, Verdict
 
 _R1_ORDER = ("<think>", "</think>", "<answer>", "</answer>")
 # What prints like each letter of "think" and "answer", or nearly: letters of other scripts, small capitals, digits.

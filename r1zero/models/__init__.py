@@ -23,11 +23,11 @@ def resolve(path: str) -> Path:
     if not path:
         raise UserError(f"model.path is empty: name a model folder, a hub id, or one of {', '.join(MADE)}")
     if path == "tiny:arithmetic":
-        from r1zero.models import tiny
+        from r1zero.models.made import tiny
 
         return tiny.ensure()
     if path == "smollm2:135m-instruct":
-        from r1zero.models import smollm2
+        from r1zero.models.made import smollm2
 
         return smollm2.ensure()
     folder = Path(path).expanduser()
@@ -43,7 +43,7 @@ def resolve(path: str) -> Path:
 def _checked(folder: Path) -> Path:
     """`folder`, when it holds a config and weights; of a run's folder its latest checkpoint."""
     if (folder / "checkpoints").is_dir() or (folder / "config.yaml").is_file():
-        from r1zero.checkpoint import resolve_checkpoint
+        from r1zero.runs.checkpoint import resolve_checkpoint
 
         folder = Path(resolve_checkpoint(str(folder)))
     if not (folder / "config.json").is_file():

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from r1zero.records import Completion
+from r1zero.data.records import Completion
 
 OnCompletion = Callable[[int, int, Completion], None]
 """Called as each completion ends, with its prompt's index, its index in the group and itself; may come in any order."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from r1zero.records import Completion, FinishReason
+from r1zero.data.records import Completion, FinishReason
 from r1zero.rollout.base import OnCompletion, Sampling
 from r1zero.rollout.requests import (
     check_context,

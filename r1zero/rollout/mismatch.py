@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from r1zero.records import Completion
+from r1zero.data.records import Completion
 from r1zero.rollout.base import Sampling
 from r1zero.rollout.hf import filtered
 

@@ -24,9 +24,9 @@ from typing import Any, Literal
 import httpx
 import torch
 
+from r1zero.data.records import Completion, FinishReason
 from r1zero.errors import UserError
 from r1zero.prompts import Template
-from r1zero.records import Completion, FinishReason
 from r1zero.rollout.base import OnCompletion, Sampling
 from r1zero.rollout.requests import stream_seed
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from r1zero.records import Completion
+from r1zero.data.records import Completion
 from r1zero.rollout.base import OnCompletion, Sampling
 from r1zero.rollout.requests import check_prompts, decode
 

@@ -16,11 +16,11 @@ from safetensors import SafetensorError
 from torch import nn
 
 from r1zero.config import EngineConfig
+from r1zero.data.records import Completion
 from r1zero.errors import UserError
-from r1zero.records import Completion
 from r1zero.rollout.base import OnCompletion, Sampling
-from r1zero.rollout.process import process_group_kept, process_state_kept
 from r1zero.rollout.requests import check_context, check_prompts, decode, load_model_config, load_tokenizer, stream_seed
+from r1zero.rollout.vllm_process import process_group_kept, process_state_kept
 from r1zero.rollout.weights import named_weights
 
 GIB = 1 << 30

@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from r1zero.records import Problem  # noqa: E402
+from r1zero.data.records import Problem  # noqa: E402
 from r1zero.verifiers import Sample, Verdict, VerifierPool, VerifierSpec  # noqa: E402
 from tests.mutants import mutants  # noqa: E402
 

@@ -35,13 +35,13 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from r1zero import prompts
+from r1zero.algorithms.rewards import Reward
 from r1zero.config import AlgorithmConfig, GRPOConfig, ModelConfig, OptimizerConfig, SamplingConfig
-from r1zero.packing import Packed
-from r1zero.policy import MicroBatch, Policy, Row, micro_batches
-from r1zero.records import Completion, Problem
-from r1zero.rewards import Reward
+from r1zero.data.records import Completion, Problem
+from r1zero.models.packing import Packed
+from r1zero.models.policy import MicroBatch, Policy, Row, micro_batches
 from r1zero.rollout.hf import TransformersEngine
-from r1zero.train.grpo import GRPO
+from r1zero.training.grpo import GRPO
 from tests.tiny_models import char_tokenizer
 
 PEAK_TFLOPS = {

@@ -100,7 +100,7 @@ def run(args: argparse.Namespace, out: Path, name: str, steps: int) -> Path:
         },
     }
     recipe.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    command = [sys.executable, "-m", "r1zero.cli", "train", str(recipe), "--resume-or-start"]
+    command = [sys.executable, "-m", "r1zero", "train", str(recipe), "--resume-or-start"]
     with (out / f"{folder}.log").open("a", encoding="utf-8") as log:
         subprocess.run(command, stdout=log, stderr=log, check=True)
     return out / folder
@@ -162,15 +162,16 @@ def trl(args: argparse.Namespace, path: Path) -> None:
     sys.path.append(str(Path(__file__).resolve().parents[2]))
     from trl import GRPOConfig, GRPOTrainer
 
-    from r1zero import datasets, models, prompts, recipe
-    from r1zero.config import EngineConfig
+    from r1zero import models, prompts
+    from r1zero.config import EngineConfig, recipe
     from r1zero.config import GRPOConfig as OurConfig
+    from r1zero.data import datasets
     from r1zero.eval.harness import evaluate
-    from r1zero.policy import load_model, load_tokenizer
+    from r1zero.models.policy import load_model, load_tokenizer
     from r1zero.rollout import make_engine
     from r1zero.rollout.base import Sampling
-    from r1zero.verifiers.pool import VerifierPool
     from r1zero.verifiers.registry import Sample, VerifierSpec, resolve
+    from r1zero.verifiers.running.pool import VerifierPool
 
     config = recipe.load(RECIPE, ["--eval.data.size", str(args.held_out)])
     assert isinstance(config, OurConfig)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from r1zero.logprobs import CPU_BLOCK_ELEMENTS, token_logprobs
+from r1zero.models.logprobs import CPU_BLOCK_ELEMENTS, token_logprobs
 
 
 def main() -> None:

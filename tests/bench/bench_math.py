@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from r1zero.verifiers import Sample, VerifierPool, VerifierSpec
-from r1zero.verifiers.extract import extract
 from r1zero.verifiers.math import math
+from r1zero.verifiers.text.extract import extract
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from math_variants import VARIANTS

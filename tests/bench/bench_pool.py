@@ -148,7 +148,7 @@ def left_behind(column: str) -> str:
 
 def math_rows(path: Path, workers: int) -> list[tuple[str, str, str]]:
     """(where, verdicts a second, median / p99 ms) of `math` on a labelled file, in this process and in the pool."""
-    from r1zero.verifiers.audit import audit, read_rows
+    from r1zero.verifiers.running.audit import audit, read_rows
 
     rows = [row for row in read_rows(path, "kind") if row.group != "hack_dos"]
     spec = VerifierSpec(name="math")

@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from r1zero.records import Problem  # noqa: E402
+from r1zero.data.records import Problem  # noqa: E402
 from r1zero.verifiers import Sample, get  # noqa: E402
 from r1zero.verifiers.sandbox import InputTest, Job, Report, Sandbox, get_sandbox, sandbox_status  # noqa: E402
 from tests.attack_programs import (  # noqa: E402

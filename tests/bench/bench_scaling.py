@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from r1zero.policy import MicroBatch, Policy, Row, states_before
+from r1zero.models.policy import MicroBatch, Policy, Row, states_before
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.bench.bench_train import kilobytes, make_rows

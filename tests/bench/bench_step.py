@@ -90,12 +90,12 @@ def ours(args: argparse.Namespace, dtype: str) -> dict[str, Any]:
     from accelerate import Accelerator
 
     from r1zero import models, prompts
+    from r1zero.algorithms.rewards import Reward
     from r1zero.config import AlgorithmConfig, EngineConfig, GRPOConfig, ModelConfig, OptimizerConfig, SamplingConfig
-    from r1zero.policy import Policy, Row, load_model, load_tokenizer
-    from r1zero.records import Completion, Problem
-    from r1zero.rewards import Reward
+    from r1zero.data.records import Completion, Problem
+    from r1zero.models.policy import Policy, Row, load_model, load_tokenizer
     from r1zero.rollout.base import OnCompletion, Sampling
-    from r1zero.train.grpo import GRPO
+    from r1zero.training.grpo import GRPO
 
     path = models.resolve(MODEL)
     tokenizer = load_tokenizer(path)

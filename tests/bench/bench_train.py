@@ -24,7 +24,7 @@ import torch
 
 from r1zero import models
 from r1zero.config import ModelConfig
-from r1zero.policy import MicroBatch, Policy, Row, load_model, micro_batches
+from r1zero.models.policy import MicroBatch, Policy, Row, load_model, micro_batches
 
 WORDS = 49_152
 

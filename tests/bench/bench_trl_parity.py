@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from r1zero import losses
-from r1zero.policy import MicroBatch, Policy, Row, micro_batches
+from r1zero.algorithms import losses
+from r1zero.models.policy import MicroBatch, Policy, Row, micro_batches
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.tiny_models import char_tokenizer, tiny_llama

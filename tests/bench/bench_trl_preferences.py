@@ -23,15 +23,14 @@ from accelerate import Accelerator
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from r1zero import recipe
-from r1zero.config import DPOConfig, RewardModelConfig
-from r1zero.losses import StepTotals
-from r1zero.policy import Policy, Row
-from r1zero.preference_losses import dpo_loss, nll_loss
-from r1zero.preferences import Ranking
-from r1zero.reward_model import RewardModel, load_reward_model
-from r1zero.train.dpo import DPO, Unit
-from r1zero.train.reward_model import RewardModelStage
+from r1zero.algorithms.losses import StepTotals
+from r1zero.algorithms.preference_losses import dpo_loss, nll_loss
+from r1zero.config import DPOConfig, RewardModelConfig, recipe
+from r1zero.data.preferences import Ranking
+from r1zero.models.policy import Policy, Row
+from r1zero.models.reward_model import RewardModel, load_reward_model
+from r1zero.training.dpo import DPO, Unit
+from r1zero.training.reward_model import RewardModelStage
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.tiny_models import PAD, char_tokenizer, save_model, tiny_llama

@@ -36,14 +36,15 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from r1zero import checkpoint, recipe, run
-from r1zero.config import GRPOConfig
-from r1zero.policy import Policy
-from r1zero.rewards import Rewarder
+from r1zero.algorithms.rewards import Rewarder
+from r1zero.config import GRPOConfig, recipe
+from r1zero.models.policy import Policy
 from r1zero.rollout.hf import TransformersEngine
-from r1zero.train import loop
-from r1zero.train.grpo import GRPO
-from r1zero.train.loop import train_grpo
+from r1zero.runs import checkpoint
+from r1zero.runs import folder as run
+from r1zero.training import loop
+from r1zero.training.grpo import GRPO
+from r1zero.training.loop import train_grpo
 from tests.tiny_models import save_model, tiny_llama
 
 SETTINGS = [

@@ -2,7 +2,7 @@
 
 A cascade, each stage sound on its own; the verdict's reason names the one that decided and shows both normal forms.
 
-1. Extraction (`r1zero.verifiers.extract`): one answer by contract, or none.
+1. Extraction (`r1zero.verifiers.text.extract`): one answer by contract, or none.
 2. Identity of the two texts; two plain rational numbers (3, 0.5, \\frac{1}{2}, 1/2): no parser.
 3. Cost gate (`cost`): what is too long, too deep or too large to judge cheaply is `unparseable`, "over limit".
 4. One typed parser for both sides (`normalize`, `tokens`, `grammar`, `nodes`): nothing is ever evaluated as code.
@@ -43,8 +43,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from r1zero.verifiers import extract
-from r1zero.verifiers.letters import said_letter
+from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.math import cost
 from r1zero.verifiers.math.choices import chosen_letters, gold_letters
 from r1zero.verifiers.math.compare import compare
@@ -53,7 +52,8 @@ from r1zero.verifiers.math.normalize import has_comma_thousands
 from r1zero.verifiers.math.parse import names_of, parse
 from r1zero.verifiers.math.symbolic import Result
 from r1zero.verifiers.registry import Sample, register
-from r1zero.verifiers.verdict import Outcome, Verdict
+from r1zero.verifiers.text import extract
+from r1zero.verifiers.text.letters import said_letter
 
 _EXAMPLE = Sample(completion="<think>6 x 7</think> The answer is $\\boxed{\\frac{84}{2}}$.", answer="42")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from r1zero.verifiers.letters import is_taken_back
+from r1zero.verifiers.text.letters import is_taken_back
 
 _WRAPPERS = re.compile(
     r"\\(?:text|textbf|textrm|textit|mathrm|mathbf|mbox|mathsf|bf|rm)\b\s*|\\[ ,;:!]|\\(?:left|right)|[{}$*`]"

@@ -16,7 +16,7 @@ from r1zero.verifiers.math.nodes import (
     Sym,
     Text,
 )
-from r1zero.verifiers.sentences import CHANGES, DENIES
+from r1zero.verifiers.text.sentences import CHANGES, DENIES
 
 
 def is_name(node: Node) -> bool:

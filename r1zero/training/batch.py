@@ -1,0 +1,89 @@
+"""The tensors of one step on their way to the loss, and the loss that a recipe names. Between advantages and update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from r1zero.algorithms import losses
+from r1zero.config import PolicyGradientConfig
+from r1zero.models.policy import MicroBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepBatch:
+    """The tensors of a step, a row a completion, on the CPU until a micro-batch asks for them."""
+
+    mask: Tensor
+    """(B, T) bool, True on the completion tokens trained on; all False for a dropped completion."""
+    engine_logprobs: Tensor
+    """(B, T) of the distribution sampled from, as the engine reported them."""
+    rewards: Tensor
+    """(B,) 0 for a dropped completion."""
+    advantages: Tensor
+    """(B, T)."""
+    old_logprobs: Tensor | None = None
+    """(B, T) log pi_old under the trainer; None: the policy has not moved, its own logprobs are the old ones."""
+    ref_logprobs: Tensor | None = None
+    """(B, T)."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What the making of the advantages found, for the step's metrics."""
+
+    def at(self, indices: list[int], micro: MicroBatch) -> StepBatch:
+        """The rows of a micro-batch, cut to its longest completion, on its device."""
+        width = micro.mask.shape[1]
+
+        def pick(values: Any) -> Any:
+            is_per_token = isinstance(values, Tensor) and values.dim() == 2
+            return values[indices, :width].to(micro.mask.device) if is_per_token else values
+
+        per_token = {name: pick(getattr(self, name)) for name in self.__dataclass_fields__}
+        return replace(self, **{**per_token, "mask": micro.mask, "rewards": self.rewards[indices]})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOBatch(StepBatch):
+    """A step's tensors with those of the value model."""
+
+    old_values: Tensor
+    """(B, T) V of the state before each token, as it was at the rollout; 0 on padding."""
+    returns: Tensor
+    """(B, T) advantage before whitening, plus value."""
+
+    @classmethod
+    def of(cls, batch: StepBatch, **more: Any) -> PPOBatch:
+        """`batch` with some fields replaced and those of the value model added."""
+        return cls(**{**{name: getattr(batch, name) for name in batch.__dataclass_fields__}, **more})
+
+
+def policy_loss(
+    algorithm: PolicyGradientConfig,
+    logprobs: Tensor,  # (B, T)
+    old_logprobs: Tensor,  # (B, T)
+    advantages: Tensor,  # (B, T)
+    mask: Tensor,  # (B, T) bool
+    totals: losses.StepTotals,
+    weights: Tensor | None,  # (B, T)
+) -> tuple[Tensor, losses.Metrics]:
+    """The policy loss that `algorithm.loss` names."""
+    if algorithm.loss == "reinforce":
+        return losses.reinforce_loss(
+            logprobs, advantages, mask, totals, weights=weights, aggregation=algorithm.aggregation
+        )
+    low, high = algorithm.clip_bounds
+    clip: dict[str, Any] = {
+        "clip_low": low,
+        "clip_high": high,
+        "weights": weights,
+        "aggregation": algorithm.aggregation,
+    }
+    if algorithm.loss == "gspo":
+        return losses.gspo_loss(logprobs, old_logprobs, advantages, mask, totals, **clip)
+    if algorithm.loss == "cispo":
+        return losses.cispo_loss(logprobs, old_logprobs, advantages, mask, totals, **clip)
+    return losses.clipped_policy_loss(
+        logprobs, old_logprobs, advantages, mask, totals, dual_clip=algorithm.dual_clip or None, **clip
+    )

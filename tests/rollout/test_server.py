@@ -1,0 +1,156 @@
+"""The vllm-server engine against a real server on this machine, and its refusals without one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+
+from r1zero.config import EngineConfig
+from r1zero.data.records import Completion
+from r1zero.errors import UserError
+from r1zero.rollout import Sampling, make_engine
+from r1zero.rollout.hf import TransformersEngine
+from r1zero.rollout.serve import serve_command
+from tests import ROOT
+from tests.tiny_models import EOS, char_tokenizer, save_model, tiny_llama
+
+TOKENIZER = char_tokenizer()
+PROMPTS = [TOKENIZER.encode(text) for text in ("1+2=", "What is 12+34?", "x")]
+GREEDY = Sampling(max_tokens=24, temperature=0.0)
+SAMPLED = Sampling(max_tokens=24, seed=5, stop_token_ids=(EOS,))
+GENERATION = {"do_sample": True, "temperature": 0.1, "top_k": 1, "repetition_penalty": 5.0}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """(url, model folder) of a running server."""
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed")
+    root = tmp_path_factory.mktemp("server")
+    folder, port = save_model(root / "model", tiny_llama(), generation=GENERATION), free_port()
+    options = ["--port", str(port), "--max-model-len", "128", "--dtype", "float32"]
+    options += ["--kv-cache-memory-bytes", str(64 << 20), "--max-num-seqs", "64"]
+    with (root / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "r1zero.rollout.serve", folder, *options],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+    url = f"http://localhost:{port}"
+    try:
+        deadline = time.monotonic() + 500
+        while True:
+            assert process.poll() is None, (root / "log").read_text()[-3000:]
+            assert time.monotonic() < deadline, (root / "log").read_text()[-3000:]
+            try:
+                if httpx.get(f"{url}/health").status_code == 200:
+                    break
+            except httpx.TransportError:
+                time.sleep(0.5)
+        yield url, folder
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
+
+
+@pytest.fixture
+def engine(server: tuple[str, str], tmp_path: Path) -> Iterator[Any]:
+    config = EngineConfig(name="vllm-server", url=server[0], sync_dir=str(tmp_path), max_sequences=16)
+    started = make_engine(config, server[1], compute_dtype=torch.float32, max_context=128)
+    yield started
+    started.close()
+
+
+def largest_gap(ours: list[tuple[Completion, ...]], theirs: list[tuple[Completion, ...]]) -> float:
+    pairs = [(a, b) for g, h in zip(ours, theirs, strict=True) for a, b in zip(g, h, strict=True)]
+    assert [(a.token_ids, a.text, a.finish_reason) for a, _ in pairs] == [
+        (b.token_ids, b.text, b.finish_reason) for _, b in pairs
+    ]
+    return max(abs(x - y) for a, b in pairs for x, y in zip(a.logprobs, b.logprobs, strict=True))
+
+
+@pytest.mark.slow
+def test_a_sync_through_files_changes_the_server_s_weights_and_leaves_no_file(engine: Any, tmp_path: Path) -> None:
+    for seed in (1, 0):  # the head is tied to the embedding
+        model = tiny_llama(seed=seed)
+        engine.sync_weights(model)
+        reference = TransformersEngine(model, tokenizer=TOKENIZER, max_context=128)
+        assert largest_gap(engine.generate(PROMPTS, GREEDY, 1), reference.generate(PROMPTS, GREEDY, 1)) < 1e-4
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_samples_repeat_with_their_seed_stop_where_told_and_are_announced(engine: Any) -> None:
+    seen: dict[tuple[int, int], Completion] = {}
+    groups = engine.generate(PROMPTS, SAMPLED, 8, lambda i, j, c: seen.update({(i, j): c}))
+    assert seen == {(i, j): c for i, group in enumerate(groups) for j, c in enumerate(group)}
+    again = engine.generate(PROMPTS, SAMPLED, 8)
+    assert [[c.token_ids for c in group] for group in again] == [[c.token_ids for c in group] for group in groups]
+    completions = list(seen.values())
+    assert len({c.token_ids for c in completions}) == 24  # the folder's temperature and top_k have no say
+    ended = [c for c in completions if c.finish_reason == "stop"]
+    assert ended
+    assert all(c.token_ids[-1] == EOS for c in ended)
+    assert all(len(c.logprobs) == c.num_tokens for c in completions)
+
+
+@pytest.mark.slow
+def test_logprobs_are_of_the_sampled_temperature(engine: Any) -> None:
+    engine.sync_weights(tiny_llama())
+    sampling = Sampling(max_tokens=12, temperature=0.6, seed=1)
+    ((completion,),) = engine.generate(PROMPTS[:1], sampling, 1)
+    ids = torch.tensor([[*PROMPTS[0], *completion.token_ids]])
+    with torch.no_grad():
+        logprobs = (tiny_llama()(input_ids=ids).logits[0, :-1] / 0.6).log_softmax(-1)
+    expected = logprobs.gather(-1, ids[0, 1:, None])[len(PROMPTS[0]) - 1 :, 0]
+    assert torch.tensor(completion.logprobs) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_a_server_with_too_short_a_context_is_refused(server: tuple[str, str], tmp_path: Path) -> None:
+    config = EngineConfig(name="vllm-server", url=server[0], sync_dir=str(tmp_path))
+    with pytest.raises(UserError, match="--max-model-len 129"):
+        make_engine(config, server[1], compute_dtype=torch.float32, max_context=129)
+
+
+def test_no_server_is_said_in_one_line(tmp_path: Path) -> None:
+    config = EngineConfig(name="vllm-server", url=f"http://localhost:{free_port()}", sync_dir=str(tmp_path))
+    with pytest.raises(UserError, match=r"no vLLM server answers at .*python -m r1zero\.rollout\.serve"):
+        make_engine(config, "", compute_dtype=torch.float32, max_context=64, tokenizer=TOKENIZER)
+
+
+def test_a_server_needs_its_address_and_a_shared_folder() -> None:
+    with pytest.raises(UserError, match=r"engine\.url and engine\.sync_dir"):
+        make_engine(
+            EngineConfig(name="vllm-server"), "", compute_dtype=torch.float32, max_context=64, tokenizer=TOKENIZER
+        )
+
+
+def test_the_server_is_started_for_training_and_the_user_has_the_last_word() -> None:
+    command = serve_command("model", ["--host", "0.0.0.0"], on_gpu=True)
+    assert command[command.index("--logprobs-mode") + 1] == "processed_logprobs"
+    assert command[-2:] == ["--host", "0.0.0.0"]
+    assert "--no-enable-chunked-prefill" not in command
+    assert "--no-enable-chunked-prefill" in serve_command("model", [], on_gpu=False)
