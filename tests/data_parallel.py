@@ -19,8 +19,7 @@ from r1zero.data import datasets
 from r1zero.models.policy import Policy, Row
 from r1zero.models.value_model import ValueModel
 from r1zero.rollout.scripted import ScriptedEngine
-from r1zero.training.grpo import GRPO
-from r1zero.training.loop import train_grpo
+from r1zero.training.grpo import GRPO, train_grpo
 from r1zero.training.ppo import PPO
 from r1zero.verifiers import VerifierPool
 from tests.tiny_models import char_tokenizer, save_model, tiny_llama

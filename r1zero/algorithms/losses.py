@@ -11,72 +11,23 @@ CISPO 2506.13585, GSPO 2507.18071; KL estimators: J. Schulman, "Approximating KL
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-Aggregation = Literal["sequence", "token", "constant"]
+from r1zero.algorithms.totals import MIN_LOGPROB, masked_max, sequence_mean
+from r1zero.algorithms.totals import Aggregation as Aggregation
+from r1zero.algorithms.totals import Metrics as Metrics
+from r1zero.algorithms.totals import StepTotals as StepTotals
+from r1zero.algorithms.totals import add_metrics as add_metrics
+from r1zero.algorithms.totals import aggregate as aggregate
+from r1zero.algorithms.totals import log_ratio as log_ratio
+
 KLEstimator = Literal["k1", "k2", "k3"]
-Metrics = dict[str, Tensor]
 
 MAX_LOG_RATIO = 20.0
 """A ratio is held at e^20 (no gradient beyond): exp overflows float32 at 88.7, and inf * 0 is nan in the backward."""
-MIN_LOGPROB = -1e4
-"""Log-probabilities are held at this floor, so that the -inf of an impossible token gives no inf - inf."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepTotals:
-    """Denominators of one optimizer step: counted once over all its micro-batches and ranks."""
-
-    num_tokens: int
-    """Completion tokens that are trained on (True in a mask)."""
-    num_sequences: int
-    """Completions that are trained on: those with at least one True in their mask. Dropped, overlong-filtered and
-    empty completions do not count, so masking one leaves the others' weight as if it had not been sampled."""
-    max_tokens: int = 1
-    """The constant of Dr. GRPO (the length limit, tokens); used by aggregation `constant` alone."""
-
-    @classmethod
-    def of(cls, mask: Tensor, max_tokens: int = 1) -> StepTotals:
-        """Counts (B, T) masks that hold the whole step."""
-        return cls(num_tokens=int(mask.sum()), num_sequences=int(mask.any(-1).sum()), max_tokens=max_tokens)
-
-
-def aggregate(values: Tensor, mask: Tensor, totals: StepTotals, aggregation: Aggregation) -> Tensor:
-    """One number from (B, T) token values; what is False in `mask` counts for nothing, even where it is inf or nan.
-
-    `sequence`: mean over each completion's tokens, then over completions (GRPO, arXiv 2402.03300 eq. 3).
-    `token`: mean over all tokens of the step (DAPO, arXiv 2503.14476 eq. 8).
-    `constant`: sum over tokens / (completions * max_tokens) (Dr. GRPO, arXiv 2503.20783).
-    A step without a single trained token gives 0 with a zero gradient, not nan and not a loss without a graph.
-    """
-    values = values.masked_fill(~mask, 0.0)
-    if aggregation == "token":
-        return values.sum() / max(totals.num_tokens, 1)
-    if aggregation == "constant":
-        return values.sum() / max(totals.num_sequences * totals.max_tokens, 1)
-    if aggregation == "sequence":
-        return _sequence_mean(values, mask).sum() / max(totals.num_sequences, 1)
-    raise ValueError(f"aggregation must be sequence, token or constant, got {aggregation!r}")
-
-
-def add_metrics(parts: Iterable[Metrics]) -> Metrics:
-    """The step's metrics from its micro-batches': sums, as each is already divided by the step's totals.
-
-    The exception is a name that ends in `_max`, which takes the maximum; across ranks the same rule holds.
-    """
-    whole: Metrics = {}
-    for part in parts:
-        for name, value in part.items():
-            if name not in whole:
-                whole[name] = value
-            else:
-                whole[name] = torch.maximum(whole[name], value) if name.endswith("_max") else whole[name] + value
-    return whole
 
 
 def clipped_policy_loss(
@@ -120,7 +71,7 @@ def gspo_loss(
     has the same value and gradient when a completion has one advantage and one weight, and also takes one per token.
     """
     log_rho = log_ratio(logprobs, old_logprobs, mask)  # (B, T)
-    sequence = _sequence_mean(log_rho, mask)[:, None].detach()  # (B, 1)
+    sequence = sequence_mean(log_rho, mask)[:, None].detach()  # (B, 1)
     # The value is the sequence's, the gradient goes through each token's own log-probability.
     ratio = _ratio(sequence + (log_rho - log_rho.detach()))  # (B, T)
     return _surrogate(ratio, advantages, mask, totals, clip_low, clip_high, None, weights, aggregation)
@@ -267,7 +218,7 @@ def importance_weights(
     """
     log_rho = log_ratio(logprobs, engine_logprobs, mask).detach()  # (B, T)
     if level == "sequence":
-        log_rho = _sequence_mean(log_rho, mask)[:, None].expand_as(log_rho)
+        log_rho = sequence_mean(log_rho, mask)[:, None].expand_as(log_rho)
     elif level != "token":
         raise ValueError(f"level must be token or sequence, got {level!r}")
     raw = _ratio(log_rho)
@@ -280,7 +231,7 @@ def importance_weights(
         raise ValueError(f"outside must be truncate or mask, got {outside!r}")
     metrics = {
         "is_weight_mean": aggregate(weights, mask, totals, "token"),
-        "is_ratio_max": _masked_max(raw, mask),
+        "is_ratio_max": masked_max(raw, mask),
         "is_outside_frac": aggregate(beyond.float(), mask, totals, "token"),
     }
     return weights, metrics
@@ -295,19 +246,10 @@ def mismatch_metrics(logprobs: Tensor, engine_logprobs: Tensor, mask: Tensor, to
     log_rho = log_ratio(logprobs, engine_logprobs, mask).detach()
     return {
         "mismatch_abs_mean": aggregate(log_rho.abs(), mask, totals, "token"),
-        "mismatch_abs_max": _masked_max(log_rho.abs(), mask),
+        "mismatch_abs_max": masked_max(log_rho.abs(), mask),
         "mismatch_kl": aggregate(kl_k3(engine_logprobs, logprobs, mask).detach(), mask, totals, "token"),
         "mismatch_ratio_mean": aggregate(_ratio(log_rho), mask, totals, "token"),
     }
-
-
-def log_ratio(logprobs: Tensor, other_logprobs: Tensor, mask: Tensor) -> Tensor:
-    """log(p / q), (B, T); 0 with no gradient on padding, whatever it holds. Finite, unless an input is nan."""
-    # Cut before any exp(): padding may hold -inf, and 0 * inf is nan in the backward pass. The same cut, backward, is
-    # where the nan that an advantage or a weight on padding may have made of a gradient becomes 0.
-    p = logprobs.masked_fill(~mask, 0.0).clamp(min=MIN_LOGPROB)
-    q = other_logprobs.masked_fill(~mask, 0.0).clamp(min=MIN_LOGPROB)
-    return p - q
 
 
 def _ratio(log_rho: Tensor) -> Tensor:
@@ -323,23 +265,13 @@ def _weighted(token_loss: Tensor, weights: Tensor | None) -> Tensor:
     return token_loss if weights is None else token_loss * weights.detach()
 
 
-def _sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """(B, T) -> (B,): mean over the True tokens of each row, 0 for a row without one."""
-    return values.masked_fill(~mask, 0.0).sum(-1) / mask.sum(-1).clamp(min=1)
-
-
-def _masked_max(values: Tensor, mask: Tensor) -> Tensor:
-    """The maximum over True tokens of values >= 0; 0 where there is none (and for any empty tensor)."""
-    return torch.cat([values[mask], values.new_zeros(1)]).max()
-
-
 def _ratio_metrics(ratio: Tensor, mask: Tensor, totals: StepTotals) -> Metrics:
     """`ratio_mean`, `ratio_max` of pi / pi_old, and `approx_kl`: the k3 estimate of KL(pi_old || pi), nats a token."""
     ratio = ratio.detach()
     approx_kl = ratio - 1 - ratio.clamp(min=torch.finfo(ratio.dtype).tiny).log()
     return {
         "ratio_mean": aggregate(ratio, mask, totals, "token"),
-        "ratio_max": _masked_max(ratio, mask),
+        "ratio_max": masked_max(ratio, mask),
         "approx_kl": aggregate(approx_kl, mask, totals, "token"),
     }
 

@@ -38,8 +38,8 @@ C = TypeVar("C")
 _PARSERS: dict[type, ArgumentParser] = {}
 
 STAGES: dict[str, tuple[type[StageConfig], str]] = {
-    "grpo": (GRPOConfig, "r1zero.training.loop:train_grpo"),
-    "ppo": (PPOConfig, "r1zero.training.loop:train_ppo"),
+    "grpo": (GRPOConfig, "r1zero.training.grpo:train_grpo"),
+    "ppo": (PPOConfig, "r1zero.training.ppo:train_ppo"),
     "sft": (SFTConfig, "r1zero.training.sft:train_sft"),
     "dpo": (DPOConfig, "r1zero.training.dpo:train_dpo"),
     "reward_model": (RewardModelConfig, "r1zero.training.reward_model:train_reward_model"),

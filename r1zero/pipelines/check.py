@@ -29,9 +29,9 @@ from r1zero.data.records import Problem
 from r1zero.errors import UserError, unknown_name
 from r1zero.models.policy import Row, load_tokenizer
 from r1zero.runs.folder import plain
-from r1zero.training import loop, rejection
+from r1zero.training import on_policy, rejection
 from r1zero.training.groups import check_judges
-from r1zero.training.offline import Base, check_questions, load_base, load_questions
+from r1zero.training.inputs import Base, check_questions, load_base, load_questions, within_limit
 
 
 def references_checked(config: PipelineConfig) -> None:
@@ -78,7 +78,7 @@ def check_stages(config: PipelineConfig) -> None:
         with_models = replace(measure.reward, models=_known_models(measure.reward.models))
         try:
             template = prompts.load(measure.template)
-            loop.within_limit(measured[name], measure.data, template, tokenizer)
+            within_limit(measured[name], measure.data, template, tokenizer)
             check_judges(with_models, measure.engine, tokenizer)
         except UserError as error:
             raise UserError(f"measure {name}: {error}") from error
@@ -126,14 +126,14 @@ def _made_later(source: str) -> bool:
 def _check_stage(stage: StageConfig, measured: Mapping[str, Sequence[Problem]]) -> None:
     match stage:
         case GRPOConfig() | PPOConfig():
-            _check_overlap(loop.prepare(stage).problems, measured)
+            _check_overlap(on_policy.prepare(stage).problems, measured)
         case RejectionSamplingConfig():
             known = replace(stage, extra=replace(stage.extra, source="")) if _made_later(stage.extra.source) else stage
             inputs = rejection.prepare(known)
             texts = [row["prompt"] for row in inputs.extra if isinstance(row.get("prompt"), str)]
             _check_overlap([*inputs.problems, *(Problem(id=text, prompt=text) for text in texts)], measured)
         case SFTConfig() | DPOConfig() | RewardModelConfig():
-            base = load_base(stage)
+            base = load_base(stage.model.path, stage.template)
             rows = _rows(stage, stage.data, base)
             preferences.refuse_overlap(rows, _rows(stage, stage.held_out, base))
             if not isinstance(stage, RewardModelConfig):

@@ -24,7 +24,7 @@ from r1zero.models.policy import load_tokenizer
 from r1zero.runs.folder import RunFolder, write_atomically
 from r1zero.runs.tracking import say
 from r1zero.training.groups import ScoredGroup, check_judges, completion_rows, group_sampler
-from r1zero.training.loop import within_limit
+from r1zero.training.inputs import within_limit
 from r1zero.training.rejection import RESULT_FILE
 
 BATCH = 1024

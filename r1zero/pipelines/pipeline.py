@@ -37,8 +37,8 @@ from r1zero.pipelines.child import launch as launch_process
 from r1zero.pipelines.measures import figures_of, table
 from r1zero.runs.checkpoint import latest_checkpoint
 from r1zero.runs.folder import RunFolder, plain, write_atomically
+from r1zero.runs.resume import find_run
 from r1zero.runs.tracking import say
-from r1zero.training.session import find_run
 
 
 def train_pipeline(config: PipelineConfig, *, resume: bool = False, launch: Launch = launch_process) -> Path:

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from r1zero.errors import UserError
-from r1zero.rollout.weights import named_weights
 
 
 def save_checkpoint(
@@ -29,10 +29,12 @@ def save_checkpoint(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     *,
+    weights: Mapping[str, torch.Tensor] | None = None,
     tensors: dict[str, Any],
     state: dict[str, Any],
 ) -> Path:
-    """Write `folder/step-N`: weights in their master type (float32), `tensors` (optimizer, reference) by torch.save,
+    """Write `folder/step-N`: `weights` (None: the model's own) in their master type (float32), `tensors` (optimizer,
+    reference) by torch.save,
     `state` (JSON-able counters) and the random state of every library. Returns the folder.
 
     Raises UserError when it cannot be written (a full disk), leaving nothing half-written behind.
@@ -44,9 +46,8 @@ def save_checkpoint(
     try:
         trainer = temporary / "trainer"
         trainer.mkdir(parents=True)
-        # Through named_weights, so that LoRA adapters are saved merged: the folder is a plain model either way.
-        weights = {name: tensor.cpu().contiguous() for name, tensor in named_weights(model)}
-        model.save_pretrained(temporary, state_dict=weights)
+        own = model.named_parameters() if weights is None else weights.items()
+        model.save_pretrained(temporary, state_dict={name: w.detach().cpu().contiguous() for name, w in own})
         tokenizer.save_pretrained(temporary)
         torch.save({**tensors, "rng": _rng_state()}, trainer / "tensors.pt")
         (trainer / "state.json").write_text(json.dumps({"step": step, **state}, indent=1), encoding="utf-8")
@@ -75,7 +76,7 @@ def load_trainer_state(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]
 
 def latest_checkpoint(folder: Path) -> Path | None:
     """The whole checkpoint with the highest step, if any."""
-    return max(_all(folder), key=_step, default=None)
+    return max(_all(folder), key=step_of, default=None)
 
 
 def resolve_checkpoint(path: str) -> str:
@@ -97,8 +98,8 @@ def resolve_checkpoint(path: str) -> str:
 
 def prune(folder: Path, keep: int, best_step: int | None) -> None:
     """Delete all but the last `keep` checkpoints and the best one."""
-    for path in sorted(_all(folder), key=_step)[:-keep] if keep else []:
-        if _step(path) != best_step:
+    for path in sorted(_all(folder), key=step_of)[:-keep] if keep else []:
+        if step_of(path) != best_step:
             _delete(path)
 
 
@@ -112,8 +113,9 @@ def _all(folder: Path) -> list[Path]:
     return [p for p in folder.glob("step-*") if (p / "trainer" / "state.json").exists()]
 
 
-def _step(path: Path) -> int:
-    return int(path.name.removeprefix("step-"))
+def step_of(checkpoint: Path) -> int:
+    """N of a folder called `step-N`."""
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def _fsync(path: Path) -> None:

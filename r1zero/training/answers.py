@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import nn
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from r1zero.algorithms.rewards import Reward, Rewarder
 from r1zero.config import DPOConfig, SamplingConfig, SFTConfig
 from r1zero.data.records import Completion, Problem
 from r1zero.eval.statistics import clustered_mean
+from r1zero.models.policy import compute_dtype
 from r1zero.prompts import Template
+from r1zero.rollout import make_engine
 from r1zero.rollout.base import Engine
-from r1zero.training.groups import GroupSampler
+from r1zero.training.groups import GroupSampler, verifier_pool
+from r1zero.training.inputs import Base, longest_prompt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +92,35 @@ class Answerer:
             mean = clustered_mean(means, sum(map(len, known)) / len(means))
             figures |= {"eval/pass@1": mean.mean, "eval/ci95_low": mean.ci95[0], "eval/ci95_high": mean.ci95[1]}
         return figures
+
+
+@contextmanager
+def answering(
+    config: SFTConfig | DPOConfig, base: Base, questions: Sequence[Problem], model: PreTrainedModel, weights: Path
+) -> Iterator[Answerer | None]:
+    """What answers the held-out problems, None where there are none; its engine and verifiers end with the block."""
+    if not questions:
+        yield None
+        return
+    with ExitStack() as stack:
+        pool = stack.enter_context(verifier_pool(config.reward))
+        engine = make_engine(
+            config.engine,
+            str(weights),
+            compute_dtype=compute_dtype(config.model),
+            max_context=longest_prompt(questions, base) + (config.eval.max_tokens or config.sampling.max_tokens),
+            model=model,
+            tokenizer=base.tokenizer,
+        )
+        stack.callback(engine.close)
+        yield Answerer(
+            config,
+            questions,
+            engine=engine,
+            tokenizer=base.tokenizer,
+            template=base.template,
+            rewarder=Rewarder(config.reward, pool),
+        )
 
 
 def win_rate(ours: Sequence[Sequence[float | None]], theirs: Sequence[Sequence[float | None]]) -> dict[str, float]:

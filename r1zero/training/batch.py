@@ -1,16 +1,16 @@
-"""The tensors of one step on their way to the loss, and the loss that a recipe names. Between advantages and update."""
+"""The tensors of one step on their way to the loss. Between advantages and update."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from r1zero.algorithms import losses
-from r1zero.config import PolicyGradientConfig
 from r1zero.models.policy import MicroBatch
+from r1zero.training.groups import ScoredGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,31 +59,19 @@ class PPOBatch(StepBatch):
         return cls(**{**{name: getattr(batch, name) for name in batch.__dataclass_fields__}, **more})
 
 
-def policy_loss(
-    algorithm: PolicyGradientConfig,
-    logprobs: Tensor,  # (B, T)
-    old_logprobs: Tensor,  # (B, T)
-    advantages: Tensor,  # (B, T)
-    mask: Tensor,  # (B, T) bool
-    totals: losses.StepTotals,
-    weights: Tensor | None,  # (B, T)
-) -> tuple[Tensor, losses.Metrics]:
-    """The policy loss that `algorithm.loss` names."""
-    if algorithm.loss == "reinforce":
-        return losses.reinforce_loss(
-            logprobs, advantages, mask, totals, weights=weights, aggregation=algorithm.aggregation
-        )
-    low, high = algorithm.clip_bounds
-    clip: dict[str, Any] = {
-        "clip_low": low,
-        "clip_high": high,
-        "weights": weights,
-        "aggregation": algorithm.aggregation,
-    }
-    if algorithm.loss == "gspo":
-        return losses.gspo_loss(logprobs, old_logprobs, advantages, mask, totals, **clip)
-    if algorithm.loss == "cispo":
-        return losses.cispo_loss(logprobs, old_logprobs, advantages, mask, totals, **clip)
-    return losses.clipped_policy_loss(
-        logprobs, old_logprobs, advantages, mask, totals, dual_clip=algorithm.dual_clip or None, **clip
+def sampled_batch(groups: Sequence[ScoredGroup]) -> StepBatch:
+    """What the engine and the judges said of a step's groups; advantages are still 0."""
+    completions = [completion for group in groups for completion in group.completions]
+    rewards = [reward for group in groups for reward in group.rewards]
+    lengths = torch.tensor([completion.num_tokens for completion in completions])
+    keep = torch.tensor([reward.keep for reward in rewards], dtype=torch.bool) & (lengths > 0)
+    mask = (torch.arange(int(lengths.max()) if len(lengths) else 0)[None, :] < lengths[:, None]) & keep[:, None]
+    engine = torch.zeros(mask.shape)
+    for i, completion in enumerate(completions):
+        engine[i, : completion.num_tokens] = torch.tensor(completion.logprobs)
+    return StepBatch(
+        mask=mask,
+        engine_logprobs=engine,
+        rewards=torch.tensor([reward.value if reward.value is not None else 0.0 for reward in rewards]),
+        advantages=torch.zeros(mask.shape),
     )

@@ -1,6 +1,6 @@
 """Preference optimisation without a reward model or sampling: DPO, IPO, cDPO, KTO, SimPO, ORPO.
 
-    reference log-probabilities of every response, once, before the policy is loaded      `reference.py`
+    reference log-probabilities of every response, once, before the policy is loaded      `reference_logprobs.py`
     for each batch of pairs (kto: of liked and disliked responses):
         log pi of each response                                                            `response_logprobs`
         loss of the pairs, a mean over the whole batch, one AdamW step                     `preference_losses.py`
@@ -11,10 +11,9 @@ those whose chosen response is the shorter. The win rate asks the judge of `conf
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,136 +27,96 @@ from r1zero.algorithms import preference_losses
 from r1zero.algorithms.losses import Metrics, StepTotals, add_metrics
 from r1zero.config import DPOConfig
 from r1zero.data import datasets
-from r1zero.data.preferences import Loaded, Ranking, Thumb, fingerprint, load_rankings, load_thumbs, refuse_overlap
-from r1zero.models.policy import MicroBatch, Policy, Row, group_by_tokens
+from r1zero.data.preferences import Loaded, fingerprint, load_rankings, load_thumbs, refuse_overlap
+from r1zero.data.records import Problem
+from r1zero.models.policy import MicroBatch, Policy, group_by_tokens
 from r1zero.runs.folder import RunFolder, write_atomically
 from r1zero.runs.tracking import say
-from r1zero.training.answers import Answerer, sample_rows, win_rate
-from r1zero.training.offline import accelerator_of, answering, check_questions, load_base, load_policy, load_questions
-from r1zero.training.reference_logprobs import reference_logprobs, row_logprobs
-from r1zero.training.session import Session, before_after, complete, find_run, start_torch
-from r1zero.training.updater import Updater, batch_of, num_steps
-
-FALLING_STEPS = 10
-"""Steps over which the alarm for falling likelihood looks."""
-FALL = 0.5
-"""Nats that a response must have lost in the mean for that alarm: less is the noise of ten batches."""
-KEPT = ("start", "best_held_out", "best_win_rate", "reference_tokens")
-"""What the alarms remember over a resume."""
-LENGTH_FACTOR = 1.5
-"""Answers so many times as long as the reference's are an alarm."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Unit:
-    """What stands in one place of a batch: a pair (chosen, rejected), or for kto a response and a mismatched one."""
-
-    rows: tuple[Row, Row]
-    """kto: the response, and another prompt's response put to this prompt, which measures the KL."""
-    reference: tuple[float, float] = (0.0, 0.0)
-    """log ref of both, summed over tokens."""
-    desirable: bool = True
-    """kto's thumb."""
-
-
-def units_of_pairs(rankings: Sequence[Ranking]) -> list[Unit]:
-    """Best against worst of each ranking."""
-    return [Unit(rows=(r.chosen, r.rejected)) for r in rankings]
-
-
-def units_of_thumbs(thumbs: Sequence[Thumb]) -> list[Unit]:
-    """Each response with a mismatch: the next response in the data that answers another prompt.
-
-    Fixed by the data's order, so that the reference's log-probabilities of mismatches are computed once as well.
-    """
-    units = []
-    for i, thumb in enumerate(thumbs):
-        others = (thumbs[(i + k) % len(thumbs)] for k in range(1, len(thumbs)))
-        other = next((o for o in others if o.row.prompt_ids != thumb.row.prompt_ids), thumb)
-        mismatch = Row(prompt_ids=thumb.row.prompt_ids, completion_ids=other.row.completion_ids)
-        units.append(Unit(rows=(thumb.row, mismatch), desirable=thumb.desirable))
-    return units
+from r1zero.training.answers import Answerer, answering, sample_rows, win_rate
+from r1zero.training.dpo_alarms import Watch
+from r1zero.training.inputs import (
+    Base,
+    accelerator_of,
+    base_manifest,
+    check_questions,
+    load_base,
+    load_policy,
+    load_questions,
+)
+from r1zero.training.loop import set_threads, train
+from r1zero.training.preference_units import Unit, longer_wins, units_of_pairs, units_of_thumbs, with_reference
+from r1zero.training.reference_logprobs import row_logprobs
+from r1zero.training.stage import EpochStage, Prepared, Stage, before_after
+from r1zero.training.updater import num_steps
 
 
 def train_dpo(config: DPOConfig, *, resume: bool = False) -> Path:
-    """Run `config` to its last step; returns the last checkpoint. `resume` goes on from the latest one.
+    """A run of DPO or a relative: see `loop.train`."""
+    return train(config, _prepare, resume=resume)
 
-    Raises UserError for every mistake that is the user's to mend, before anything is written.
-    """
-    folder, checkpoint = find_run(config, resume=resume)
-    base = load_base(config)
+
+def _prepare(config: DPOConfig) -> Prepared:
+    base = load_base(config.model.path, config.template)
     kto = config.loss == "kto"
-    data: Loaded[Any] = (load_thumbs if kto else load_rankings)(config.data, base.template, base.tokenizer)
+    load, make = (load_thumbs, units_of_thumbs) if kto else (load_rankings, units_of_pairs)
+    data: Loaded[Any] = load(config.data, base.template, base.tokenizer)
     held_out: Loaded[Any] = Loaded(items=[])
     if config.held_out.source:
-        held_out = (load_thumbs if kto else load_rankings)(config.held_out, base.template, base.tokenizer)
-    make = units_of_thumbs if kto else units_of_pairs
+        held_out = load(config.held_out, base.template, base.tokenizer)
     units, held = make(data.items), make(held_out.items)
     refuse_overlap((u.rows[0] for u in units), (u.rows[0] for u in held))
     questions = load_questions(config, base)
     check_questions(questions, base, [u.rows[0] for u in units])
-    steps = num_steps(len(units), config.batch_size, config.epochs, config.run.steps)
-    if checkpoint is not None and complete(folder, checkpoint, steps):
-        return checkpoint
-    folder.open()
-    try:
-        for line in [*data.said(config.data.source), *held_out.said(config.held_out.source)]:
-            say(line, style="yellow")
-        accelerator = accelerator_of(config, folder)
-        start_torch(accelerator, config.run)
-        if config.uses_reference:
+    facts = {
+        "units": len(units),
+        "fingerprint": fingerprint(row for u in units for row in u.rows),
+        "longer_wins": longer_wins(units) if not kto else None,
+        "held_out": len(held),
+        "held_out_fingerprint": fingerprint(row for u in held for row in u.rows),
+        "questions_fingerprint": datasets.fingerprint(questions),
+    }
+    return Prepared(
+        steps=num_steps(len(units), config.batch_size, config.epochs, config.run.steps),
+        manifest={**base_manifest(config, base), "data": facts},
+        start=partial(_started, config, base, units, held, questions),
+        eval_every=config.eval.every,
+        notes=[*data.said(config.data.source), *held_out.said(config.held_out.source)],
+    )
+
+
+@contextmanager
+def _started(
+    config: DPOConfig,
+    base: Base,
+    units: list[Unit],
+    held: list[Unit],
+    questions: list[Problem],
+    folder: RunFolder,
+    checkpoint: Path | None,
+) -> Iterator[Stage]:
+    accelerator = accelerator_of(config.run, config.model, folder)
+    set_threads(accelerator, config.run.threads)
+    if config.uses_reference:
+        with accelerator.main_process_first():  # the first one computes, the others read what it kept
             units, held = with_reference(config, base.path, accelerator, units, held)
-        model = load_policy(config, base, checkpoint)
-        with answering(config, base, questions, model, checkpoint or base.path) as answerer:
-            start_torch(accelerator, config.run)
-            stage = DPO(
-                config,
-                accelerator=accelerator,
-                policy=Policy(model, trained=True),
-                tokenizer=base.tokenizer,
-                units=units,
-                held_out=held,
-                answerer=answerer,
-                folder=folder,
-            )
-            manifest = {
-                "template": {"name": base.template.name, "fingerprint": base.template.fingerprint},
-                "model": config.model.path,
-                "data": {
-                    "units": len(units),
-                    "fingerprint": fingerprint(row for u in units for row in u.rows),
-                    "longer_wins": longer_wins(units) if not kto else None,
-                    "held_out": len(held),
-                    "held_out_fingerprint": fingerprint(row for u in held for row in u.rows),
-                    "questions_fingerprint": datasets.fingerprint(questions),
-                },
-            }
-            whole = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
-            return Session(stage, whole, folder, checkpoint, manifest=manifest, eval_every=config.eval.every).go()
-    finally:
-        folder.close()
+    model = load_policy(config, base, checkpoint)
+    with answering(config, base, questions, model, checkpoint or base.path) as answerer:
+        set_threads(accelerator, config.run.threads)
+        torch.manual_seed(config.run.seed)
+        yield DPO(
+            config,
+            accelerator=accelerator,
+            policy=Policy(model, trained=True),
+            tokenizer=base.tokenizer,
+            units=units,
+            held_out=held,
+            answerer=answerer,
+            folder=folder,
+        )
 
 
-def with_reference(
-    config: DPOConfig, model_path: Path, accelerator: Accelerator, *sets: list[Unit]
-) -> tuple[list[Unit], ...]:
-    """The units with the reference's log-probabilities, from the cache or computed now."""
-    rows = [row for units in sets for u in units for row in u.rows]
-    values = reference_logprobs(
-        model_path, config.model, rows, config.optimizer.micro_batch_tokens, accelerator
-    ).tolist()
-    pairs = iter(zip(values[::2], values[1::2], strict=True))
-    return tuple([dataclasses.replace(u, reference=next(pairs)) for u in units] for units in sets)
-
-
-def longer_wins(units: Sequence[Unit]) -> float:
-    """Share of pairs whose chosen response has more tokens (equal: half): the bias that DPO takes over."""
-    lengths = [(len(u.rows[0].completion_ids), len(u.rows[1].completion_ids)) for u in units]
-    return sum((a > b) + 0.5 * (a == b) for a, b in lengths) / max(len(lengths), 1)
-
-
-class DPO:
-    """The algorithm and its relatives: a `session.Stage`."""
+class DPO(EpochStage[DPOConfig, Unit]):
+    """The algorithm and its relatives."""
 
     def __init__(
         self,
@@ -171,24 +130,13 @@ class DPO:
         answerer: Answerer | None = None,
         folder: RunFolder | None = None,
     ) -> None:
-        self.config = config
-        self.accelerator = accelerator
+        super().__init__(
+            config, accelerator=accelerator, module=policy, tokenizer=tokenizer, units=units, held_out=held_out
+        )
         self.policy = policy
-        self.tokenizer = tokenizer
-        self.units = units
-        self.held_out = held_out
         self.answerer = answerer
         self.folder = folder
-        steps = num_steps(len(units), config.batch_size, config.epochs, config.run.steps)
-        self.updater = Updater(accelerator, policy, config.optimizer, steps)
-        self.start: tuple[float, float] | None = None
-        """First step's chosen and rejected log-probabilities: what falls is measured from, without a reference."""
-        self.recent: deque[tuple[float, float]] = deque(maxlen=FALLING_STEPS)
-        """How far both are above (below: negative) the reference or the start, in the last steps."""
-        self.best_held_out: float | None = None
-        self.best_win_rate: float | None = None
-        self.reference_tokens: float | None = None
-        """Mean length of the reference's answers to the held-out problems."""
+        self.watch = Watch(config)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -196,17 +144,19 @@ class DPO:
 
     def step(self, step: int) -> dict[str, float]:
         """One optimizer step on the next batch."""
-        config = self.config
-        indices = batch_of(step, len(self.units), config.batch_size, config.epochs, config.run.steps, config.run.seed)
-        batch = [self.units[i] for i in indices]
-        metrics = self.updater.update(step, self.losses(batch))
+        batch = self.batch(step)
+        own, silent = self.own(batch)
+        metrics = self.updater.update(step, self.losses(own, batch), silent=silent)
         tokens = sum(row.length for u in batch for row in u.rows)
         return metrics | {"time/tokens_per_second": tokens / metrics["time/step"]}
 
-    def losses(self, batch: Sequence[Unit]) -> list[partial[tuple[Tensor, Metrics]]]:
-        """The batch's loss, a part a micro-batch. A unit is never split over two."""
-        totals = StepTotals(num_tokens=sum(len(u.rows[0].completion_ids) for u in batch), num_sequences=len(batch))
-        baseline = self._kto_baseline(batch) if self.config.loss == "kto" else 0.0
+    def losses(
+        self, batch: Sequence[Unit], whole: Sequence[Unit] | None = None
+    ) -> list[partial[tuple[Tensor, Metrics]]]:
+        """The loss of `batch`, a part a micro-batch, which is a process's share of `whole`. A unit is never split."""
+        whole = batch if whole is None else whole
+        totals = StepTotals(num_tokens=sum(len(u.rows[0].completion_ids) for u in whole), num_sequences=len(whole))
+        baseline = self._kto_baseline(whole) if self.config.loss == "kto" else 0.0
         trained = 1 if self.config.loss == "kto" else 2  # a mismatched response is looked at, not trained on
         parts = []
         for group in group_by_tokens([u.rows[:trained] for u in batch], self.config.optimizer.micro_batch_tokens):
@@ -305,15 +255,17 @@ class DPO:
         answers = answerer.answer(self.model)
         figures = answerer.figures(answers)
         if step == 0:
-            self.reference_tokens = figures["eval/tokens"]
+            self.watch.reference_tokens = figures["eval/tokens"]
         if self.folder is None:
             return figures
         # Kept on disk: after a resume the reference is not there to be asked again.
         kept = self.folder.path / "reference_answers.json"
-        if step == 0:
-            write_atomically(kept, json.dumps(answers.values()))
-        if self.config.run.save_rollouts:
-            self.folder.save_eval(step, sample_rows(answerer.problems, answers))
+        if self.accelerator.is_main_process:
+            if step == 0:
+                write_atomically(kept, json.dumps(answers.values()))
+            if self.config.run.save_rollouts:
+                self.folder.save_eval(step, sample_rows(answerer.problems, answers))
+        self.accelerator.wait_for_everyone()
         theirs = json.loads(kept.read_text(encoding="utf-8"))
         return figures | win_rate(answers.values(), theirs)
 
@@ -325,62 +277,7 @@ class DPO:
         return [*shown, f"grad {metrics['optimizer/grad_norm']:.2f}"]
 
     def alarms(self, step: int, metrics: Mapping[str, float]) -> dict[str, str]:
-        """Both sides falling (Rafailov et al. 2024: likelihood goes elsewhere); over-optimisation: a held-out loss or a
-        win rate past its best; and length: longer taken for better, or answers grown long."""
-        alarms = self._length_alarms(metrics)
-        if metrics["optimizer/skipped"]:
-            alarms["gradient"] = "the gradient was not finite: the step was skipped"
-        if self.config.loss != "kto":
-            self.recent.append(self._rise(metrics))
-        if len(self.recent) == FALLING_STEPS:
-            won, lost = (sum(side) / FALLING_STEPS for side in zip(*self.recent, strict=True))
-            if won < -FALL and lost < -FALL:
-                alarms["likelihood"] = (
-                    f"chosen and rejected responses both lose likelihood ({won:.2f} and {lost:.2f} nats over "
-                    f"{FALLING_STEPS} steps): the policy moves to answers in neither; lower the learning rate, "
-                    "raise beta, or set nll_weight"
-                )
-        loss = metrics.get("held_out/loss")
-        if loss is not None:
-            if self.best_held_out is not None and loss > 1.02 * self.best_held_out:
-                alarms["over-optimisation"] = (
-                    f"held-out loss {loss:.4f} is above its best, {self.best_held_out:.4f}: use the best checkpoint"
-                )
-            self.best_held_out = loss if self.best_held_out is None else min(loss, self.best_held_out)
-        rate = metrics.get("eval/win_rate")
-        if rate is not None:
-            if self.best_win_rate is not None and metrics["eval/win_rate_high"] < self.best_win_rate:
-                alarms["over-optimisation"] = (
-                    f"the win rate, {rate:.1%}, is below its best, {self.best_win_rate:.1%}: use the best checkpoint"
-                )
-            self.best_win_rate = rate if self.best_win_rate is None else max(rate, self.best_win_rate)
-        return alarms
-
-    def _length_alarms(self, metrics: Mapping[str, float]) -> dict[str, str]:
-        alarms = {}
-        right = metrics.get("held_out/accuracy_chosen_shorter")
-        # Two standard errors below chance.
-        if right is not None and right < 0.5 - (metrics["held_out/shorter"] * len(self.held_out)) ** -0.5:
-            alarms["length"] = (
-                f"longer is taken for better: of the held-out pairs whose chosen response is the shorter, {right:.1%} "
-                "are right; balance the data's lengths, or use simpo or length_normalised"
-            )
-        tokens = metrics.get("eval/tokens")
-        if tokens is not None and self.reference_tokens and tokens > LENGTH_FACTOR * self.reference_tokens:
-            alarms["answers"] = (
-                f"answers have {tokens:.0f} tokens, the reference's {self.reference_tokens:.0f}: look whether the win "
-                "rate is more than length"
-            )
-        return alarms
-
-    def _rise(self, metrics: Mapping[str, float]) -> tuple[float, float]:
-        """How far chosen and rejected log-probabilities are above the reference's, or above the first step's."""
-        if self.config.uses_reference:
-            beta = self.config.strength
-            return metrics["dpo/chosen_reward"] / beta, metrics["dpo/rejected_reward"] / beta
-        now = (metrics["dpo/chosen_logprob"], metrics["dpo/rejected_logprob"])
-        self.start = self.start or now
-        return now[0] - self.start[0], now[1] - self.start[1]
+        return super().alarms(step, metrics) | self.watch.check(metrics, len(self.held_out))
 
     def merit(self, metrics: Mapping[str, float]) -> float | None:
         return -metrics["held_out/loss"] if "held_out/loss" in metrics else metrics.get("eval/win_rate")
@@ -408,15 +305,11 @@ class DPO:
                 ("win rate against the reference", "", f"{after['eval/win_rate']:.1%} ({low:.1%} to {high:.1%})")
             )
             rows.append(("  of which ties, half a win each", "", f"{after['eval/ties']:.1%}"))
-        return before_after(self.config.loss, rows)
+        return before_after(self.config.loss, rows) if rows else ""
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        counters = {name: getattr(self, name) for name in KEPT}
-        return self.updater.state(), {**counters, "recent": list(self.recent)}
+        return self.updater.state(), self.watch.state()
 
     def load_state(self, tensors: dict[str, Any], counters: dict[str, Any]) -> None:
         self.updater.load_state(tensors)
-        self.start = tuple(counters["start"]) if counters["start"] else None
-        self.recent.extend((won, lost) for won, lost in counters["recent"])
-        for name in KEPT[1:]:
-            setattr(self, name, counters[name])
+        self.watch.load_state(counters)

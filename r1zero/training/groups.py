@@ -116,6 +116,11 @@ def check_judges(reward: RewardConfig, engine: EngineConfig, tokenizer: PreTrain
     engine_name(engine)
 
 
+def verifier_pool(reward: RewardConfig) -> VerifierPool:
+    """The worker processes that judge; they end with its block."""
+    return VerifierPool(reward.workers or None, reward.deadline_seconds, int(reward.memory_gib * 2**30))
+
+
 @contextmanager
 def group_sampler(
     *,
@@ -138,8 +143,7 @@ def group_sampler(
     if accelerator.num_processes > 1:
         raise UserError(f"sampling runs on one process, and {accelerator.num_processes} were started")
     with ExitStack() as stack:
-        memory_bytes = int(reward.memory_gib * 2**30)
-        pool = stack.enter_context(VerifierPool(reward.workers or None, reward.deadline_seconds, memory_bytes))
+        pool = stack.enter_context(verifier_pool(reward))
         live = make_engine(engine, str(path), compute_dtype=dtype, max_context=max_context, tokenizer=tokenizer)
         stack.callback(live.close)
         if accelerator.device.type == "cpu":  # after the engine, which may have set its own

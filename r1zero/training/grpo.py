@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate.utils import gather_object
@@ -30,10 +32,23 @@ from r1zero.algorithms.advantages import (
 )
 from r1zero.algorithms.process_rewards import group_process_advantages
 from r1zero.config import GRPOConfig
-from r1zero.models.policy import Row
+from r1zero.models.policy import Policy, Row, load_model
 from r1zero.training.batch import StepBatch
 from r1zero.training.groups import ScoredGroup
+from r1zero.training.on_policy import Inputs, train_on_policy
 from r1zero.training.policy_gradient import PolicyGradient
+from r1zero.training.ppo_models import load_scorers
+
+
+def train_grpo(config: GRPOConfig, *, resume: bool = False) -> Path:
+    """A run of GRPO or its family: see `loop.train`."""
+    return train_on_policy(config, _with_models, resume=resume)
+
+
+def _with_models(config: GRPOConfig, inputs: Inputs, **parts: Any) -> GRPO:
+    reference = Policy(load_model(inputs.path, config.model)) if config.algorithm.beta > 0 else None
+    scorers = load_scorers(config, inputs.reward_models, parts["accelerator"])
+    return GRPO(config, reference=reference, scorers=scorers, **parts)
 
 
 class GRPO(PolicyGradient[GRPOConfig]):

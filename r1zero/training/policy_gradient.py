@@ -10,7 +10,8 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -18,7 +19,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from r1zero.algorithms import losses
 from r1zero.algorithms.rewards import Rewarder
@@ -28,11 +29,14 @@ from r1zero.models.policy import MicroBatch, Policy, Row, freeze
 from r1zero.models.reward_model import ScoreRows
 from r1zero.prompts import Template
 from r1zero.rollout.base import Engine
-from r1zero.rollout.mismatch import Cause, MismatchGuard, Scored, combined, logits_alone
+from r1zero.rollout.mismatch import MismatchGuard, combined, end_tokens, logits_alone
+from r1zero.rollout.mismatch_causes import Cause, Scored
 from r1zero.rollout.weights import named_weights
-from r1zero.training.batch import StepBatch, policy_loss
+from r1zero.training.batch import StepBatch, sampled_batch
 from r1zero.training.groups import GroupSampler, ScoredGroup
+from r1zero.training.objective import objective
 from r1zero.training.offload import Idle, Thing
+from r1zero.training.parallel import empty_backward, everyone, no_gradient_exchange, step_figures, step_totals
 from r1zero.training.rollouts import Rollouts, max_tokens_at, share_of
 from r1zero.training.step_metrics import Share, advantage_metrics, rollout_metrics
 from r1zero.training.updater import adamw, clipped_step, learning_rate
@@ -95,7 +99,7 @@ class PolicyGradient(ABC, Generic[C]):
         self.idle.put(*self._reference_alone)
         self.guard = MismatchGuard(
             threshold=config.engine.mismatch_warn,
-            end_token_ids=_end_tokens(policy.model, tokenizer, template),
+            end_token_ids=end_tokens(policy.model, tokenizer, template),
             tokenizer=tokenizer,
             low_precision=accelerator.mixed_precision == "bf16",
         )
@@ -178,28 +182,17 @@ class PolicyGradient(ABC, Generic[C]):
         with_old: the old logprobs are asked for, even where the loss can do without.
         """
         algorithm = self.config.algorithm
-        lengths = torch.tensor([len(row.completion_ids) for row in rows])
-        keep = torch.tensor([r.keep for g in groups for r in g.rewards], dtype=torch.bool) & (lengths > 0)
-        mask = (torch.arange(int(lengths.max()) if len(lengths) else 0)[None, :] < lengths[:, None]) & keep[:, None]
-        engine = torch.zeros(mask.shape)
-        for i, completion in enumerate(c for g in groups for c in g.completions):
-            engine[i, : completion.num_tokens] = torch.tensor(completion.logprobs)
+        batch = sampled_batch(groups)
         # The policy is the one that sampled until the first optimizer step; only a later one needs its old logprobs.
         steps = algorithm.minibatches * algorithm.epochs
         corrected = algorithm.importance_correction != "none"
         old = None
         if with_old or (steps > 1 and corrected):
-            old = self._logprobs(self.model, rows, mask)
+            old = self._logprobs(self.model, rows, batch.mask)
         elif steps > 1:
-            old = engine
-        return StepBatch(
-            mask=mask,
-            engine_logprobs=engine,
-            rewards=torch.tensor([r.value if r.value is not None else 0.0 for g in groups for r in g.rewards]),
-            advantages=torch.zeros(mask.shape),
-            old_logprobs=old,
-            ref_logprobs=self.ref_logprobs(rows, mask) if self.reference is not None else None,
-        )
+            old = batch.engine_logprobs
+        reference = self.ref_logprobs(rows, batch.mask) if self.reference is not None else None
+        return replace(batch, old_logprobs=old, ref_logprobs=reference)
 
     def ref_logprobs(self, rows: Sequence[Row], mask: Tensor) -> Tensor:
         """(B, T) logprobs of all rows under the reference."""
@@ -226,7 +219,7 @@ class PolicyGradient(ABC, Generic[C]):
             cuts = [round(len(rows) * k / algorithm.minibatches) for k in range(algorithm.minibatches + 1)]
             for start, end in pairwise(cuts):
                 chosen = order[start:end]
-                totals = self._totals(batch.mask[chosen], step)
+                totals = step_totals(self.accelerator, batch.mask[chosen], max_tokens_at(self.config, step))
                 learns = [i for i in chosen if self._learns_from(batch, i)]
                 with self._timed("train"):
                     part, logprobs = self.backward(rows, learns, batch, totals)
@@ -263,24 +256,30 @@ class PolicyGradient(ABC, Generic[C]):
             [rows[i] for i in learns], self.config.optimizer.micro_batch_tokens, self.device
         )
         for k, micro in enumerate(micros):
-            with self._no_gradient_exchange(k < len(micros) - 1):
+            with no_gradient_exchange(self.accelerator, self.trained, k < len(micros) - 1):
                 indices = [learns[i] for i in micro.indices]
                 metrics, logprobs = self.backward_of(micro, batch.at(indices, micro), totals)
             parts.append(metrics)
             seen |= {i: row[: len(rows[i].completion_ids)] for i, row in zip(indices, logprobs.cpu(), strict=True)}
         if not micros:
-            self._empty_backward()
+            any_row = [Row(prompt_ids=(0,), completion_ids=(0,))]
+            (micro,) = self.model.micro_batches(any_row, 2, self.device)
+            empty_backward(self.accelerator, self.trained, micro)
         trained = sum(int(batch.mask[i].sum()) for i in learns)
-        return self._reduced(losses.add_metrics(parts), totals.num_tokens, trained), seen
+        return step_figures(losses.add_metrics(parts), totals.num_tokens, trained), seen
 
     def backward_of(
         self, micro: MicroBatch, batch: StepBatch, totals: losses.StepTotals
     ) -> tuple[losses.Metrics, Tensor]:
         """One micro-batch's gradient; its metrics, and the (B, T) logprobs without their gradient."""
-        loss, metrics, logprobs = self._loss(micro, batch, totals)
+        algorithm = self.config.algorithm
+        logprobs, entropy = self.policy(
+            micro, temperature=self._temperature, entropy_gradient=algorithm.entropy_bonus > 0
+        )
+        loss, metrics = objective(algorithm, logprobs, entropy, batch, totals)
         # Data parallelism averages gradients over processes; the denominators are already over all.
         self.accelerator.backward(loss * self.accelerator.num_processes)
-        return metrics, logprobs
+        return metrics, logprobs.detach()
 
     def check_mismatch(
         self, step: int, rows: Sequence[Row], completions: Sequence[Completion], logprobs: Mapping[int, Tensor]
@@ -325,57 +324,6 @@ class PolicyGradient(ABC, Generic[C]):
         )
         self.num_updates += not skipped
         return {"optimizer/grad_norm": norm, "optimizer/skipped": skipped}
-
-    def _loss(
-        self, micro: MicroBatch, batch: StepBatch, totals: losses.StepTotals
-    ) -> tuple[Tensor, losses.Metrics, Tensor]:
-        """The objective on one micro-batch, its metrics, and the (B, T) logprobs without their gradient."""
-        algorithm = self.config.algorithm
-        logprobs, entropy = self.policy(
-            micro, temperature=self._temperature, entropy_gradient=algorithm.entropy_bonus > 0
-        )
-        mask = batch.mask
-        old = logprobs.detach() if batch.old_logprobs is None else batch.old_logprobs
-        weights, weight_metrics = self._importance_weights(old, batch.engine_logprobs, mask, totals)
-        loss, metrics = policy_loss(algorithm, logprobs, old, batch.advantages, mask, totals, weights)
-        metrics = {f"policy/{k}": v for k, v in (metrics | weight_metrics).items()}
-        metrics["policy/loss"] = loss.detach()
-        if batch.ref_logprobs is not None and algorithm.kl_in == "loss":
-            kl, kl_metrics = losses.kl_loss(
-                logprobs,
-                batch.ref_logprobs,
-                mask,
-                totals,
-                beta=algorithm.beta,
-                estimator=algorithm.kl,
-                old_logprobs=old if algorithm.kl_corrected else None,
-                aggregation=algorithm.aggregation,
-            )
-            loss = loss + kl
-            metrics |= {f"policy/{k}": v for k, v in kl_metrics.items()}
-        bonus, entropy_metrics = losses.entropy_loss(
-            entropy, mask, totals, coefficient=algorithm.entropy_bonus, aggregation=algorithm.aggregation
-        )
-        metrics |= {f"policy/{k}": v for k, v in entropy_metrics.items()}
-        return loss + bonus if algorithm.entropy_bonus else loss, metrics, logprobs.detach()
-
-    def _importance_weights(
-        self, old: Tensor, engine: Tensor, mask: Tensor, totals: losses.StepTotals
-    ) -> tuple[Tensor | None, losses.Metrics]:
-        algorithm = self.config.algorithm
-        if algorithm.importance_correction == "none":
-            return None, {}
-        level, _, outside = algorithm.importance_correction.partition("_")
-        return losses.importance_weights(
-            old,
-            engine,
-            mask,
-            totals,
-            level="token" if level == "token" else "sequence",
-            outside="mask" if outside else "truncate",
-            cap=algorithm.importance_cap,
-            floor=algorithm.importance_floor,
-        )
 
     def held_out_figures(self, rows: Sequence[Row], truncated: Sequence[bool]) -> dict[str, float]:
         """What can be said of the policy's answers to held-out problems besides their verdicts."""
@@ -452,59 +400,9 @@ class PolicyGradient(ABC, Generic[C]):
             result[index, : logprobs.shape[1]] = logprobs.float().cpu()
         return result
 
-    def _totals(self, mask: Tensor, step: int) -> losses.StepTotals:
-        """The minibatch's denominators over all processes."""
-        counts = torch.tensor([mask.sum(), mask.any(-1).sum()], dtype=torch.long, device=self.device)
-        tokens, sequences = self.accelerator.reduce(counts, "sum").tolist()
-        return losses.StepTotals(
-            num_tokens=int(tokens), num_sequences=int(sequences), max_tokens=max_tokens_at(self.config, step)
-        )
-
-    def _reduced(self, metrics: losses.Metrics, num_tokens: int, trained: int) -> dict[str, float]:
-        """One process's sums -> the step's figures: means over the tokens that went through the trainer.
-
-        The losses divide by all tokens of the minibatch; rows left out for their zero advantage were not looked at, so
-        a mean of what was looked at needs the other denominator. `policy/loss` keeps its own.
-        """
-        own = {name: float(value) for name, value in metrics.items()}
-        everyone: list[tuple[dict[str, float], int]] = gather_object([(own, trained)])
-        trained = sum(count for _, count in everyone)
-        figures: dict[str, float] = {}
-        for name in sorted({name for part, _ in everyone for name in part}):
-            values = [part[name] for part, _ in everyone if name in part]
-            if name.endswith("_max"):
-                figures[name] = max(values)
-            else:
-                figures[name] = sum(values) if name == "policy/loss" else sum(values) * num_tokens / max(trained, 1)
-        return figures
-
     def _everyone(self, flat: Tensor) -> Tensor:
         """(n,) values of this process -> those of all processes, in their order."""
-        if self.accelerator.num_processes == 1:
-            return flat
-        shares: list[Tensor] = gather_object([flat.cpu()])
-        return torch.cat(shares)
-
-    @contextmanager
-    def _no_gradient_exchange(self, wanted: bool) -> Iterator[None]:
-        if wanted and self.accelerator.num_processes > 1:
-            with ExitStack() as stack:
-                for module in self.trained:
-                    stack.enter_context(self.accelerator.no_sync(module))
-                yield
-        else:
-            yield
-
-    def _empty_backward(self) -> None:
-        """A process without a row to learn from still takes part in the exchange of gradients, with zeros."""
-        if self.accelerator.num_processes == 1:
-            for parameter in (p for module in self.trained for p in module.parameters()):
-                parameter.grad = torch.zeros_like(parameter)
-            return
-        micro = self.model.micro_batches([Row(prompt_ids=(0,), completion_ids=(0,))], 2, self.device)[0]
-        for module in self.trained:
-            found = module(micro)
-            self.accelerator.backward((found[0] if isinstance(found, tuple) else found).sum() * 0.0)
+        return everyone(self.accelerator, flat)
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
@@ -513,10 +411,3 @@ class PolicyGradient(ABC, Generic[C]):
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
-
-
-def _end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, template: Template) -> tuple[int, ...]:
-    """Every id that model, tokenizer or template may mean as the end."""
-    own = getattr(model.generation_config, "eos_token_id", None)
-    ids = [tokenizer.eos_token_id, *(own if isinstance(own, list) else [own]), *template.stop_token_ids(tokenizer)]
-    return tuple(dict.fromkeys(i for i in ids if i is not None))

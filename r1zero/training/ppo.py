@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,11 +35,23 @@ from r1zero.models.policy import MicroBatch, Row
 from r1zero.models.value_model import SharedValueModel, ValueModel
 from r1zero.training.batch import PPOBatch, StepBatch
 from r1zero.training.groups import ScoredGroup
+from r1zero.training.on_policy import Inputs, train_on_policy
 from r1zero.training.policy_gradient import PolicyGradient
+from r1zero.training.ppo_models import load_models
 from r1zero.training.updater import adamw, clipped_step, learning_rate
 
 MAX_KL_ERROR = 0.2
 """Adaptive KL: how far off its target a step may look (arXiv 1909.08593 section 2.2)."""
+
+
+def train_ppo(config: PPOConfig, *, resume: bool = False) -> Path:
+    """A run of PPO: see `loop.train`."""
+    return train_on_policy(config, _with_models, resume=resume)
+
+
+def _with_models(config: PPOConfig, inputs: Inputs, **parts: Any) -> PPO:
+    found = load_models(config, parts["policy"], inputs.path, inputs.reward_models, parts["accelerator"])
+    return PPO(config, value=found.value, reference=found.reference, scorers=found.scorers, **parts)
 
 
 class PPO(PolicyGradient[PPOConfig]):

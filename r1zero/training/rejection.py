@@ -22,9 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase
-
-from r1zero import models, prompts
 from r1zero.algorithms.rejection_selection import Candidate, Pair, balanced, choose, make_pairs
 from r1zero.algorithms.rewards import reward_metrics
 from r1zero.config import RejectionSamplingConfig
@@ -34,13 +31,12 @@ from r1zero.data.records import Problem
 from r1zero.errors import UserError
 from r1zero.eval import benchmarks
 from r1zero.eval.decontaminate import require_clean
-from r1zero.models.policy import load_tokenizer
-from r1zero.prompts import Template
 from r1zero.runs.folder import RunFolder, read_rollouts, write_atomically
+from r1zero.runs.resume import find_run
+from r1zero.runs.signals import stop_requests
 from r1zero.runs.tracking import say
 from r1zero.training.groups import ScoredGroup, check_judges, completion_rows, group_sampler
-from r1zero.training.loop import within_limit
-from r1zero.training.session import find_run, stop_requests
+from r1zero.training.inputs import Base, load_base, longest_prompt, within_limit
 from r1zero.verifiers import Outcome
 
 SFT_FILE, PAIRS_FILE, RESULT_FILE = "sft.jsonl", "pairs.jsonl", "result.json"
@@ -48,12 +44,9 @@ PRODUCTS = (SFT_FILE, PAIRS_FILE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
+class Inputs(Base):
     """What a run needs from outside, checked."""
 
-    model_path: Path
-    tokenizer: PreTrainedTokenizerBase
-    template: Template
     problems: list[Problem]
     extra: list[dict[str, Any]]
     """Rows for `sft.jsonl` that were not sampled."""
@@ -70,32 +63,29 @@ def train_rejection_sampling(config: RejectionSamplingConfig, *, resume: bool = 
     inputs = prepare(config)
     if (folder.path / RESULT_FILE).exists():
         say(f"{folder.path} is complete: {', '.join(name for name in PRODUCTS if (folder.path / name).exists())}")
-        return inputs.model_path
+        return inputs.path
     folder.open()
     try:
         _sample(config, inputs, folder)
         _write_products(config, inputs, folder)
     finally:
         folder.close()
-    return inputs.model_path
+    return inputs.path
 
 
 def prepare(config: RejectionSamplingConfig) -> Inputs:
     """Load and check model, template, judges and data. Writes nothing."""
-    template = prompts.load(config.template)
     problems = datasets.load_problems(config.data)
     for name in config.decontaminate:
         require_clean(problems, benchmarks.load(name, data_dir=config.data_dir).problems)
-    model_path = models.resolve(config.model.path)
-    tokenizer = load_tokenizer(model_path)
-    check_judges(config.reward, config.engine, tokenizer)
-    kept, skipped = within_limit(problems, config.data, template, tokenizer)
+    base = load_base(config.model.path, config.template)
+    check_judges(config.reward, config.engine, base.tokenizer)
+    kept, skipped = within_limit(problems, config.data, base.template, base.tokenizer)
+    extra = config.extra
     return Inputs(
-        model_path=model_path,
-        tokenizer=tokenizer,
-        template=template,
+        **vars(base),
         problems=kept,
-        extra=preferences.demonstration_rows(config.extra, template, tokenizer) if config.extra.source else [],
+        extra=preferences.demonstration_rows(extra, base.template, base.tokenizer) if extra.source else [],
         skipped=skipped,
     )
 
@@ -117,16 +107,15 @@ def _sample(config: RejectionSamplingConfig, inputs: Inputs, folder: RunFolder) 
         say(f"{inputs.skipped} prompts over the token limit are left out", style="yellow")
     if done == len(batches):
         return
-    longest = max(len(inputs.template.encode(p.prompt, inputs.tokenizer)) for p in inputs.problems)
     with (
         group_sampler(
-            path=inputs.model_path,
+            path=inputs.path,
             model=config.model,
             tokenizer=inputs.tokenizer,
             template=inputs.template,
             engine=config.engine,
             reward=config.reward,
-            max_context=longest + config.sampling.max_tokens,
+            max_context=longest_prompt(inputs.problems, inputs) + config.sampling.max_tokens,
             threads=config.run.threads,
         ) as sampler,
         stop_requests() as stop,

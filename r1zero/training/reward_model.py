@@ -10,15 +10,13 @@ answer wins" would have got as well.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -28,25 +26,24 @@ from r1zero.algorithms.losses import Metrics
 from r1zero.algorithms.preference_losses import bradley_terry_loss
 from r1zero.config import RewardModelConfig
 from r1zero.data.preferences import Loaded, Ranking, fingerprint, load_rankings, refuse_overlap
-from r1zero.eval.statistics import clustered_mean
 from r1zero.models.policy import Row, add_lora, group_by_tokens, micro_batches
 from r1zero.models.reward_model import RewardModel, load_reward_model, scorable_pad, score_rows, whole_rows
+from r1zero.runs.folder import RunFolder
 from r1zero.runs.tracking import say
-from r1zero.training.offline import accelerator_of, load_base
-from r1zero.training.session import Session, before_after, complete, find_run, start_torch
-from r1zero.training.updater import Updater, batch_of, num_steps
-
-BINS = 10
-"""Bins of confidence from 1/2 to 1 in the calibration error."""
+from r1zero.training.inputs import accelerator_of, base_manifest, load_base
+from r1zero.training.loop import set_threads, train
+from r1zero.training.reward_model_report import report
+from r1zero.training.stage import EpochStage, Prepared, Stage, before_after
+from r1zero.training.updater import num_steps
 
 
 def train_reward_model(config: RewardModelConfig, *, resume: bool = False) -> Path:
-    """Run `config` to its last step; returns the last checkpoint. `resume` goes on from the latest one.
+    """A run of the reward model: see `loop.train`."""
+    return train(config, _prepare, resume=resume)
 
-    Raises UserError for every mistake that is the user's to mend, before anything is written.
-    """
-    folder, checkpoint = find_run(config, resume=resume)
-    base = load_base(config)
+
+def _prepare(config: RewardModelConfig) -> Prepared:
+    base = load_base(config.model.path, config.template)
     data = load_rankings(config.data, base.template, base.tokenizer)
     held_out: Loaded[Ranking] = Loaded(items=[])
     if config.held_out.source:
@@ -55,22 +52,19 @@ def train_reward_model(config: RewardModelConfig, *, resume: bool = False) -> Pa
     held_rows = [row for r in held_out.items for row in r.rows]
     refuse_overlap(train_rows, held_rows)
     pad = scorable_pad(base.tokenizer, {row.completion_ids[-1] for row in [*train_rows, *held_rows]})
-    steps = num_steps(len(data.items), config.batch_size, config.epochs, config.run.steps)
-    if checkpoint is not None and complete(folder, checkpoint, steps):
-        return checkpoint
-    folder.open()
-    try:
-        for line in [*data.said(config.data.source), *held_out.said(config.held_out.source)]:
-            say(line, style="yellow")
-        accelerator = accelerator_of(config, folder)
-        start_torch(accelerator, config.run)
+
+    @contextmanager
+    def start(folder: RunFolder, checkpoint: Path | None) -> Iterator[Stage]:
+        accelerator = accelerator_of(config.run, config.model, folder)
+        set_threads(accelerator, config.run.threads)
+        torch.manual_seed(config.run.seed)
         lora = config.model.lora_rank > 0
         source = base.path if lora else checkpoint or base.path
         model = load_reward_model(source, config.model, pad, config.run.seed)
         if lora:
             add_lora(model, config.model)
             model.score.requires_grad_(True)
-        stage = RewardModelStage(
+        yield RewardModelStage(
             config,
             accelerator=accelerator,
             module=RewardModel(model),
@@ -78,24 +72,24 @@ def train_reward_model(config: RewardModelConfig, *, resume: bool = False) -> Pa
             rankings=data.items,
             held_out=held_out.items,
         )
-        manifest = {
-            "template": {"name": base.template.name, "fingerprint": base.template.fingerprint},
-            "model": config.model.path,
-            "data": {
-                "prompts": len(data.items),
-                "fingerprint": fingerprint(train_rows),
-                "held_out": len(held_out.items),
-                "held_out_fingerprint": fingerprint(held_rows),
-            },
-        }
-        whole = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
-        return Session(stage, whole, folder, checkpoint, manifest=manifest, eval_every=config.eval_every).go()
-    finally:
-        folder.close()
+
+    facts = {
+        "prompts": len(data.items),
+        "fingerprint": fingerprint(train_rows),
+        "held_out": len(held_out.items),
+        "held_out_fingerprint": fingerprint(held_rows),
+    }
+    return Prepared(
+        steps=num_steps(len(data.items), config.batch_size, config.epochs, config.run.steps),
+        manifest={**base_manifest(config, base), "data": facts},
+        start=start,
+        eval_every=config.eval_every,
+        notes=[*data.said(config.data.source), *held_out.said(config.held_out.source)],
+    )
 
 
-class RewardModelStage:
-    """The algorithm: a `session.Stage`."""
+class RewardModelStage(EpochStage[RewardModelConfig, Ranking]):
+    """The algorithm."""
 
     def __init__(
         self,
@@ -107,14 +101,10 @@ class RewardModelStage:
         rankings: Sequence[Ranking],
         held_out: Sequence[Ranking] = (),
     ) -> None:
-        self.config = config
-        self.accelerator = accelerator
+        super().__init__(
+            config, accelerator=accelerator, module=module, tokenizer=tokenizer, units=rankings, held_out=held_out
+        )
         self.module = module
-        self.tokenizer = tokenizer
-        self.rankings = rankings
-        self.held_out = held_out
-        steps = num_steps(len(rankings), config.batch_size, config.epochs, config.run.steps)
-        self.updater = Updater(accelerator, module, config.optimizer, steps)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -122,16 +112,17 @@ class RewardModelStage:
 
     def step(self, step: int) -> dict[str, float]:
         """One optimizer step on the next batch of prompts."""
-        config = self.config
-        indices = batch_of(
-            step, len(self.rankings), config.batch_size, config.epochs, config.run.steps, config.run.seed
-        )
-        return self.updater.update(step, self.losses([self.rankings[i] for i in indices]))
+        batch = self.batch(step)
+        own, silent = self.own(batch)
+        return self.updater.update(step, self.losses(own, len(batch)), silent=silent)
 
-    def losses(self, batch: Sequence[Ranking]) -> list[partial[tuple[Tensor, Metrics]]]:
-        """The batch's loss, a part a micro-batch. A prompt's responses are never split over two."""
+    def losses(self, batch: Sequence[Ranking], num_prompts: int | None = None) -> list[partial[tuple[Tensor, Metrics]]]:
+        """The loss of `batch`, a part a micro-batch; a prompt's responses are never split over two.
+
+        num_prompts: of the whole batch over all processes; None: these are all.
+        """
         groups = group_by_tokens([r.rows for r in batch], self.config.optimizer.micro_batch_tokens)
-        return [partial(self._loss, [batch[i] for i in group], len(batch)) for group in groups]
+        return [partial(self._loss, [batch[i] for i in group], num_prompts or len(batch)) for group in groups]
 
     def _loss(self, rankings: Sequence[Ranking], num_prompts: int) -> tuple[Tensor, Metrics]:
         device = self.accelerator.device
@@ -167,7 +158,7 @@ class RewardModelStage:
     def scores(self, rows: Sequence[Row]) -> list[float]:
         """The score of each row."""
         budget = self.config.optimizer.micro_batch_tokens
-        return score_rows(self.updater.module, rows, budget, self.accelerator, packed=self.module.packed)
+        return score_rows(self.updater.unwrapped, rows, budget, self.accelerator, packed=self.module.packed)
 
     def evaluate(self, step: int) -> dict[str, float]:
         """`held_out/…`: see `report`. A checkpoint's config keeps mean and deviation of the scores, for PPO."""
@@ -189,9 +180,7 @@ class RewardModelStage:
         ]
 
     def alarms(self, step: int, metrics: Mapping[str, float]) -> dict[str, str]:
-        alarms = {}
-        if metrics["optimizer/skipped"]:
-            alarms["gradient"] = "the gradient was not finite: the step was skipped"
+        alarms = super().alarms(step, metrics)
         if metrics.get("held_out/accuracy", 1.0) <= metrics.get("held_out/longer_wins", 0.0):
             alarms["length"] = (
                 f"held-out accuracy {metrics['held_out/accuracy']:.1%} is not above that of the longer answer, "
@@ -207,7 +196,7 @@ class RewardModelStage:
             low, high = metrics["held_out/accuracy_low"], metrics["held_out/accuracy_high"]
             return f"{metrics['held_out/accuracy']:.1%} ({low:.1%} to {high:.1%})"
 
-        if "held_out/accuracy" not in after:
+        if "held_out/accuracy" not in before:
             return ""
         names = {
             "nll": "held-out loss",
@@ -224,73 +213,3 @@ class RewardModelStage:
             if f"held_out/{name}" in before and f"held_out/{name}" in after:
                 rows.append((shown, f"{before[f'held_out/{name}']:.3f}", f"{after[f'held_out/{name}']:.3f}"))
         return before_after("reward model", rows)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self.updater.state(), {}
-
-    def load_state(self, tensors: dict[str, Any], counters: dict[str, Any]) -> None:
-        self.updater.load_state(tensors)
-
-
-def report(scores: Sequence[Sequence[float]], rankings: Sequence[Ranking]) -> dict[str, float]:
-    """Figures of scores (K each, best response first) on rankings.
-
-    `accuracy` (mean over a prompt's pairs, those of all its rankings, then over prompts; a tie is half) with its 95%
-    interval over prompts; `nll`; `calibration_error`: |accuracy - mean confidence sigma(|difference|)| over bins of
-    confidence, weighted by their pairs; `longer_wins`: accuracy of preferring the longer response;
-    `accuracy_chosen_longer`, `…_shorter`: the model's on the pairs where that is so; `length_correlation` of score and
-    tokens; `score_mean`, `score_std`. What has no pair is left out.
-    """
-    lengths = [[len(row.completion_ids) for row in r.rows] for r in rankings]
-    by_prompt = _differences(scores, rankings)
-    longer_by_prompt = _differences(lengths, rankings)
-    difference = np.array([d for group in by_prompt for d in group])
-    longer = np.array([d for group in longer_by_prompt for d in group])
-    right = _right(difference)
-    means = [float(_right(np.array(group)).mean()) for group in by_prompt]
-    mean = clustered_mean(means, len(difference) / len(means))
-    flat_scores = np.array([s for group in scores for s in group])
-    flat_lengths = np.array([n for group in lengths for n in group])
-    figures = {
-        "accuracy": mean.mean,
-        "accuracy_low": mean.ci95[0],
-        "accuracy_high": mean.ci95[1],
-        "nll": float(np.logaddexp(0, -difference).mean()),
-        "calibration_error": calibration_error(difference),
-        "longer_wins": float(np.mean([_right(np.array(group)).mean() for group in longer_by_prompt])),
-        "score_mean": float(flat_scores.mean()),
-        "score_std": float(flat_scores.std()),
-    }
-    for name, chosen in (("accuracy_chosen_longer", longer > 0), ("accuracy_chosen_shorter", longer < 0)):
-        if chosen.any():
-            figures[name] = float(right[chosen].mean())
-    if flat_scores.std() > 0 and flat_lengths.std() > 0:
-        figures["length_correlation"] = float(np.corrcoef(flat_scores, flat_lengths)[0, 1])
-    return figures
-
-
-def _differences(values: Sequence[Sequence[float]], rankings: Sequence[Ranking]) -> list[list[float]]:
-    """For each prompt the value of the better minus that of the worse response, of all pairs of all its rankings."""
-    found: dict[tuple[int, ...], list[float]] = {}
-    for v, ranking in zip(values, rankings, strict=True):
-        pairs = combinations(range(len(v)), 2)
-        found.setdefault(ranking.rows[0].prompt_ids, []).extend(v[i] - v[j] for i, j in pairs)
-    return list(found.values())
-
-
-def calibration_error(difference: np.ndarray[Any, np.dtype[Any]]) -> float:
-    """Expected calibration error of sigma(|d|) as the probability that the sign of d is right."""
-    confidence = 1 / (1 + np.exp(-np.abs(difference)))
-    right = _right(difference)
-    places = np.minimum(((confidence - 0.5) * 2 * BINS).astype(int), BINS - 1)
-    error = 0.0
-    for place in range(BINS):
-        inside = places == place
-        if inside.any():
-            error += float(inside.mean() * abs(right[inside].mean() - confidence[inside].mean()))
-    return error
-
-
-def _right(difference: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[Any]]:
-    right: np.ndarray[Any, np.dtype[Any]] = (difference > 0) + 0.5 * (difference == 0)
-    return right

@@ -10,11 +10,10 @@ its attention allows it, and see nothing of one another (`packing.py`).
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -30,44 +29,42 @@ from r1zero.data.preferences import Loaded, fingerprint, load_demonstrations, re
 from r1zero.models.policy import MicroBatch, Policy
 from r1zero.runs.folder import RunFolder
 from r1zero.runs.tracking import say
-from r1zero.training.answers import Answerer, sample_rows
-from r1zero.training.offline import (
+from r1zero.training.answers import Answerer, answering, sample_rows
+from r1zero.training.inputs import (
     accelerator_of,
-    answering,
+    base_manifest,
     check_questions,
     load_base,
     load_policy,
     load_questions,
 )
-from r1zero.training.session import Session, before_after, complete, find_run, start_torch
-from r1zero.training.updater import Updater, batch_of, num_steps
+from r1zero.training.loop import set_threads, train
+from r1zero.training.stage import EpochStage, Prepared, Stage, before_after
+from r1zero.training.updater import num_steps
 
 
 def train_sft(config: SFTConfig, *, resume: bool = False) -> Path:
-    """Run `config` to its last step; returns the last checkpoint. `resume` goes on from the latest one.
+    """A run of SFT: see `loop.train`."""
+    return train(config, _prepare, resume=resume)
 
-    Raises UserError for every mistake that is the user's to mend, before anything is written.
-    """
-    folder, checkpoint = find_run(config, resume=resume)
-    base = load_base(config)
+
+def _prepare(config: SFTConfig) -> Prepared:
+    base = load_base(config.model.path, config.template)
     data = load_demonstrations(config.data, base.template, base.tokenizer)
     none: Loaded[Example] = Loaded(items=[])
     held_out = load_demonstrations(config.held_out, base.template, base.tokenizer) if config.held_out.source else none
     refuse_overlap((e.row for e in data.items), (e.row for e in held_out.items))
     questions = load_questions(config, base)
     check_questions(questions, base, [e.row for e in data.items])
-    steps = num_steps(len(data.items), config.batch_size, config.epochs, config.run.steps)
-    if checkpoint is not None and complete(folder, checkpoint, steps):
-        return checkpoint
-    folder.open()
-    try:
-        for line in [*data.said(config.data.source), *held_out.said(config.held_out.source)]:
-            say(line, style="yellow")
-        accelerator = accelerator_of(config, folder)
+
+    @contextmanager
+    def start(folder: RunFolder, checkpoint: Path | None) -> Iterator[Stage]:
+        accelerator = accelerator_of(config.run, config.model, folder)
         model = load_policy(config, base, checkpoint)
         with answering(config, base, questions, model, checkpoint or base.path) as answerer:
-            start_torch(accelerator, config.run)
-            stage = SFT(
+            set_threads(accelerator, config.run.threads)
+            torch.manual_seed(config.run.seed)
+            yield SFT(
                 config,
                 accelerator=accelerator,
                 policy=Policy(model, trained=True),
@@ -77,25 +74,25 @@ def train_sft(config: SFTConfig, *, resume: bool = False) -> Path:
                 answerer=answerer,
                 folder=folder,
             )
-            manifest = {
-                "template": {"name": base.template.name, "fingerprint": base.template.fingerprint},
-                "model": config.model.path,
-                "data": {
-                    "rows": len(data.items),
-                    "fingerprint": fingerprint(e.row for e in data.items),
-                    "held_out": len(held_out.items),
-                    "held_out_fingerprint": fingerprint(e.row for e in held_out.items),
-                    "questions_fingerprint": datasets.fingerprint(questions),
-                },
-            }
-            whole = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=steps))
-            return Session(stage, whole, folder, checkpoint, manifest=manifest, eval_every=config.eval.every).go()
-    finally:
-        folder.close()
+
+    facts = {
+        "rows": len(data.items),
+        "fingerprint": fingerprint(e.row for e in data.items),
+        "held_out": len(held_out.items),
+        "held_out_fingerprint": fingerprint(e.row for e in held_out.items),
+        "questions_fingerprint": datasets.fingerprint(questions),
+    }
+    return Prepared(
+        steps=num_steps(len(data.items), config.batch_size, config.epochs, config.run.steps),
+        manifest={**base_manifest(config, base), "data": facts},
+        start=start,
+        eval_every=config.eval.every,
+        notes=[*data.said(config.data.source), *held_out.said(config.held_out.source)],
+    )
 
 
-class SFT:
-    """The algorithm: a `session.Stage`."""
+class SFT(EpochStage[SFTConfig, Example]):
+    """The algorithm."""
 
     def __init__(
         self,
@@ -109,16 +106,12 @@ class SFT:
         answerer: Answerer | None = None,
         folder: RunFolder | None = None,
     ) -> None:
-        self.config = config
-        self.accelerator = accelerator
+        super().__init__(
+            config, accelerator=accelerator, module=policy, tokenizer=tokenizer, units=examples, held_out=held_out
+        )
         self.policy = policy
-        self.tokenizer = tokenizer
-        self.examples = examples
-        self.held_out = held_out
         self.answerer = answerer
         self.folder = folder
-        steps = num_steps(len(examples), config.batch_size, config.epochs, config.run.steps)
-        self.updater = Updater(accelerator, policy, config.optimizer, steps)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -126,19 +119,16 @@ class SFT:
 
     def step(self, step: int) -> dict[str, float]:
         """One optimizer step on the next batch."""
-        config = self.config
-        indices = batch_of(
-            step, len(self.examples), config.batch_size, config.epochs, config.run.steps, config.run.seed
-        )
-        batch = [self.examples[i] for i in indices]
+        batch = self.batch(step)
         totals = totals_of(batch)
-        metrics = self.updater.update(step, self.losses(batch, totals))
+        own, silent = self.own(batch)
+        metrics = self.updater.update(step, self.losses(own, totals), silent=silent)
         metrics["sft/tokens"] = float(totals.num_tokens)
         metrics["time/tokens_per_second"] = sum(e.row.length for e in batch) / metrics["time/step"]
         return metrics
 
     def losses(self, batch: Sequence[Example], totals: StepTotals) -> list[partial[tuple[Tensor, Metrics]]]:
-        """The batch's loss, a part a micro-batch."""
+        """The loss of `batch`, a part a micro-batch; `totals` are those of all processes."""
         rows = [e.row for e in batch]
         micros = self.policy.micro_batches(rows, self.config.optimizer.micro_batch_tokens, self.accelerator.device)
         return [partial(self._loss, micro, [batch[i] for i in micro.indices], totals) for micro in micros]
@@ -176,34 +166,23 @@ class SFT:
             f"{metrics['time/tokens_per_second']:.0f} tokens/s",
         ]
 
-    def alarms(self, step: int, metrics: Mapping[str, float]) -> dict[str, str]:
-        if metrics["optimizer/skipped"]:
-            return {"gradient": "the gradient was not finite: the step was skipped"}
-        return {}
-
     def merit(self, metrics: Mapping[str, float]) -> float | None:
         return -metrics["held_out/nll"] if "held_out/nll" in metrics else metrics.get("eval/pass@1")
 
     def table(self, before: Mapping[str, float], after: Mapping[str, float]) -> str:
         rows = []
-        if "held_out/nll" in after:
+        if "held_out/nll" in before:
             rows.append(
                 ("held-out loss, nats a token", f"{before['held_out/nll']:.4f}", f"{after['held_out/nll']:.4f}")
             )
         for term in self.config.reward.terms:
             name = f"eval/{term.key}/correct"
-            if name in after:
+            if name in before:
                 rows.append((f"answers: {term.key} correct", f"{before[name]:.1%}", f"{after[name]:.1%}"))
         for name, shown in (("eval/reward", "answers: mean reward"), ("eval/tokens", "answers: tokens")):
-            if name in after:
+            if name in before:
                 rows.append((shown, f"{before[name]:.3g}", f"{after[name]:.3g}"))
-        return before_after("sft", rows)
-
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self.updater.state(), {}
-
-    def load_state(self, tensors: dict[str, Any], counters: dict[str, Any]) -> None:
-        self.updater.load_state(tensors)
+        return before_after("sft", rows) if rows else ""
 
 
 def totals_of(batch: Sequence[Example]) -> StepTotals:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from r1zero.algorithms.losses import Metrics, add_metrics
 from r1zero.config import OptimizerConfig
 from r1zero.data.order import take
+from r1zero.training.parallel import added_up, no_gradient_exchange
 
 Loss = Callable[[], tuple[Tensor, Metrics]]
 """One micro-batch's loss with its gradient, and its metrics; both are sums over the step's denominator."""
@@ -31,32 +32,45 @@ class Updater:
         self.num_steps = num_steps
         self.module, self.optimizer = accelerator.prepare(module, adamw(module, settings))
 
-    def update(self, step: int, losses: Sequence[Loss]) -> dict[str, float]:
-        """Take step `step` on its micro-batches' losses; the step's metrics."""
+    def update(self, step: int, losses: Sequence[Loss], *, silent: bool = False) -> dict[str, float]:
+        """Take step `step` on the losses of this process's micro-batches; the step's metrics, over all processes.
+
+        silent: these rows are not this process's own, it has none; they count nothing.
+        """
         began = time.perf_counter()
         lr = learning_rate(self.settings, step, self.num_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        metrics = self.backward(losses)
+        metrics = self.backward(losses, silent=silent)
         norm, skipped = clipped_step(
             self.accelerator, self.module.parameters(), self.optimizer, self.settings.max_grad_norm
         )
         metrics |= {"optimizer/lr": lr, "optimizer/grad_norm": norm, "optimizer/skipped": skipped}
         return metrics | {"time/step": time.perf_counter() - began}
 
-    def backward(self, losses: Sequence[Loss]) -> dict[str, float]:
+    def backward(self, losses: Sequence[Loss], *, silent: bool = False) -> dict[str, float]:
         """Accumulate the step's gradient; its metrics, `loss` among them."""
         parts: list[Metrics] = []
-        for loss_of in losses:
-            with self.accelerator.autocast():
-                loss, metrics = loss_of()
-            self.accelerator.backward(loss)
+        # Data parallelism averages gradients over processes; the denominators are already over all.
+        scale = 0 if silent else self.accelerator.num_processes
+        for k, loss_of in enumerate(losses):
+            with no_gradient_exchange(self.accelerator, [self.module], k < len(losses) - 1):
+                with self.accelerator.autocast():
+                    loss, metrics = loss_of()
+                self.accelerator.backward(loss * scale)
             parts.append({"loss": loss.detach(), **metrics})
-        return {name: float(value) for name, value in add_metrics(parts).items()}
+        own = {name: float(value) for name, value in add_metrics(parts).items()}
+        return added_up({} if silent else own)
+
+    @property
+    def unwrapped(self) -> nn.Module:
+        """The module without the wrappers of data parallelism, for passes that not all processes make."""
+        module: nn.Module = self.accelerator.unwrap_model(self.module)
+        return module
 
     def state(self) -> dict[str, Any]:
         """The optimizer's state, and the trained weights where a checkpoint has them merged (LoRA)."""
-        named = dict(self.module.named_parameters())
+        named = dict(self.unwrapped.named_parameters())
         tensors: dict[str, Any] = {"optimizer": self.optimizer.state_dict()}
         if any(not p.requires_grad for p in named.values()):
             tensors["trained"] = {name: p.detach() for name, p in named.items() if p.requires_grad}
@@ -65,7 +79,7 @@ class Updater:
     def load_state(self, tensors: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(tensors["optimizer"])
         if "trained" in tensors:
-            self.module.load_state_dict(tensors["trained"], strict=False)
+            self.unwrapped.load_state_dict(tensors["trained"], strict=False)
 
 
 def clipped_step(

@@ -43,8 +43,7 @@ from r1zero.rollout.hf import TransformersEngine
 from r1zero.runs import checkpoint
 from r1zero.runs import folder as run
 from r1zero.training import loop
-from r1zero.training.grpo import GRPO
-from r1zero.training.loop import train_grpo
+from r1zero.training.grpo import GRPO, train_grpo
 from tests.tiny_models import save_model, tiny_llama
 
 SETTINGS = [

@@ -25,7 +25,7 @@ from r1zero.pipelines.measures import table
 from r1zero.pipelines.pipeline import resolved, train_pipeline
 from r1zero.runs import checkpoint
 from r1zero.runs.folder import RunFolder
-from r1zero.training import session
+from r1zero.training import loop as session
 from tests.tiny_models import save_model, tiny_llama
 
 Load = Callable[..., PipelineConfig]

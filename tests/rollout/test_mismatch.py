@@ -12,7 +12,8 @@ import torch
 from r1zero.data.records import Completion
 from r1zero.rollout.base import Sampling
 from r1zero.rollout.hf import TransformersEngine
-from r1zero.rollout.mismatch import MismatchGuard, Scored, fit_temperature, logits_alone, measure
+from r1zero.rollout.mismatch import MismatchGuard, logits_alone, measure
+from r1zero.rollout.mismatch_causes import Scored, fit_temperature
 from tests.tiny_models import CHAT_EOS, EOS, char_tokenizer, tiny_gpt2, tiny_llama
 
 PROMPTS = ["1+2=", "What is 12+34?", "x", "Please add 3, 4 and 5 for me now: ", "7*8", "0123456789" * 3]

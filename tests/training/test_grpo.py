@@ -27,8 +27,7 @@ from r1zero.runs.folder import read_rollouts
 from r1zero.training import offload as idle
 from r1zero.training.batch import StepBatch
 from r1zero.training.groups import ScoredGroup
-from r1zero.training.grpo import GRPO
-from r1zero.training.loop import train_grpo
+from r1zero.training.grpo import GRPO, train_grpo
 from r1zero.training.rollouts import max_tokens_at
 from r1zero.training.updater import learning_rate
 from r1zero.verifiers import VerifierPool

@@ -22,8 +22,7 @@ from r1zero.models.policy import Policy, Row, add_lora, load_model
 from r1zero.models.reward_model import find_reward_model
 from r1zero.rollout.scripted import ScriptedEngine
 from r1zero.training.batch import PPOBatch
-from r1zero.training.loop import train_ppo
-from r1zero.training.ppo import PPO, steered_beta
+from r1zero.training.ppo import PPO, steered_beta, train_ppo
 from r1zero.training.ppo_models import Models, load_models
 from r1zero.training.reward_model import train_reward_model
 from r1zero.verifiers import VerifierPool

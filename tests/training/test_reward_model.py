@@ -19,7 +19,8 @@ from r1zero.errors import UserError
 from r1zero.eval.model import run_of
 from r1zero.models.policy import Row
 from r1zero.models.reward_model import RewardModel, load_reward_model, scorable_pad
-from r1zero.training.reward_model import RewardModelStage, calibration_error, report, train_reward_model
+from r1zero.training.reward_model import RewardModelStage, train_reward_model
+from r1zero.training.reward_model_report import calibration_error, report
 from tests.tiny_models import EOS, PAD, char_tokenizer, save_model, tiny_llama
 
 
