@@ -137,6 +137,8 @@ class DPO(EpochStage[DPOConfig, Unit]):
         self.answerer = answerer
         self.folder = folder
         self.watch = Watch(config)
+        self.reference_tokens: float | None = None
+        """Mean length of the reference's answers to the held-out problems."""
 
     @property
     def model(self) -> PreTrainedModel:
@@ -255,7 +257,7 @@ class DPO(EpochStage[DPOConfig, Unit]):
         answers = answerer.answer(self.model)
         figures = answerer.figures(answers)
         if step == 0:
-            self.watch.reference_tokens = figures["eval/tokens"]
+            self.reference_tokens = figures["eval/tokens"]
         if self.folder is None:
             return figures
         # Kept on disk: after a resume the reference is not there to be asked again.
@@ -277,7 +279,7 @@ class DPO(EpochStage[DPOConfig, Unit]):
         return [*shown, f"grad {metrics['optimizer/grad_norm']:.2f}"]
 
     def alarms(self, step: int, metrics: Mapping[str, float]) -> dict[str, str]:
-        return super().alarms(step, metrics) | self.watch.check(metrics, len(self.held_out))
+        return super().alarms(step, metrics) | self.watch.check(metrics, len(self.held_out), self.reference_tokens)
 
     def merit(self, metrics: Mapping[str, float]) -> float | None:
         return -metrics["held_out/loss"] if "held_out/loss" in metrics else metrics.get("eval/win_rate")
@@ -308,8 +310,9 @@ class DPO(EpochStage[DPOConfig, Unit]):
         return before_after(self.config.loss, rows) if rows else ""
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return self.updater.state(), self.watch.state()
+        return self.updater.state(), {**self.watch.state(), "reference_tokens": self.reference_tokens}
 
     def load_state(self, tensors: dict[str, Any], counters: dict[str, Any]) -> None:
         self.updater.load_state(tensors)
         self.watch.load_state(counters)
+        self.reference_tokens = counters["reference_tokens"]

@@ -12,7 +12,7 @@ FALLING_STEPS = 10
 """Steps over which the alarm for falling likelihood looks."""
 FALL = 0.5
 """Nats that a response must have lost in the mean for that alarm: less is the noise of ten batches."""
-KEPT = ("start", "best_held_out", "best_win_rate", "reference_tokens")
+KEPT = ("start", "best_held_out", "best_win_rate")
 """What the alarms remember over a resume."""
 LENGTH_FACTOR = 1.5
 """Answers so many times as long as the reference's are an alarm."""
@@ -29,13 +29,11 @@ class Watch:
         """How far both are above (below: negative) the reference or the start, in the last steps."""
         self.best_held_out: float | None = None
         self.best_win_rate: float | None = None
-        self.reference_tokens: float | None = None
-        """Mean length of the reference's answers to the held-out problems."""
 
-    def check(self, metrics: Mapping[str, float], num_held_out: int) -> dict[str, str]:
+    def check(self, metrics: Mapping[str, float], num_held_out: int, reference_tokens: float | None) -> dict[str, str]:
         """Both sides falling (Rafailov et al. 2024: likelihood goes elsewhere); over-optimisation: a held-out loss or a
         win rate past its best; and length: longer taken for better, or answers grown long."""
-        alarms = self._length_alarms(metrics, num_held_out)
+        alarms = self._length_alarms(metrics, num_held_out, reference_tokens)
         if self.config.loss != "kto":
             self.recent.append(self._rise(metrics))
         if len(self.recent) == FALLING_STEPS:
@@ -62,7 +60,9 @@ class Watch:
             self.best_win_rate = rate if self.best_win_rate is None else max(rate, self.best_win_rate)
         return alarms
 
-    def _length_alarms(self, metrics: Mapping[str, float], num_held_out: int) -> dict[str, str]:
+    def _length_alarms(
+        self, metrics: Mapping[str, float], num_held_out: int, reference_tokens: float | None
+    ) -> dict[str, str]:
         alarms = {}
         right = metrics.get("held_out/accuracy_chosen_shorter")
         # Two standard errors below chance.
@@ -72,9 +72,9 @@ class Watch:
                 "are right; balance the data's lengths, or use simpo or length_normalised"
             )
         tokens = metrics.get("eval/tokens")
-        if tokens is not None and self.reference_tokens and tokens > LENGTH_FACTOR * self.reference_tokens:
+        if tokens is not None and reference_tokens and tokens > LENGTH_FACTOR * reference_tokens:
             alarms["answers"] = (
-                f"answers have {tokens:.0f} tokens, the reference's {self.reference_tokens:.0f}: look whether the win "
+                f"answers have {tokens:.0f} tokens, the reference's {reference_tokens:.0f}: look whether the win "
                 "rate is more than length"
             )
         return alarms
