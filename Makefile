@@ -68,9 +68,10 @@ test: $(READY) ## every test, the slow ones too
 test-fast: $(READY) ## the tests that take no real engine
 	$(BIN)/python -m pytest -q -m 'not slow and not gpu' $(ARGS)
 
-lint: $(READY) ## ruff: rules and format
+lint: $(READY) ## ruff: rules and format; import-linter: the floors of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	PYTHONPATH=. $(BIN)/lint-imports --no-logo
 
 types: $(READY) ## mypy, strict
 	$(BIN)/mypy

@@ -70,3 +70,9 @@ def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
 def _decode(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     text: str = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return text
+
+
+def decode(tokenizer: Any, token_ids: Sequence[int]) -> str:
+    """Text of the very tokens, special ones left out, nothing tidied up (some tokenizers eat spaces by default)."""
+    text: str = tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return text

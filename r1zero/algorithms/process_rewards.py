@@ -19,7 +19,7 @@ from torch import Tensor
 from r1zero.algorithms.advantages import STD_EPS, process_advantages
 from r1zero.algorithms.rewards import Reward
 from r1zero.data.records import Completion
-from r1zero.rollout.requests import decode
+from r1zero.prompts.tokens import decode
 
 CONTEXT = 4
 """Tokens before a token that can change what it adds to the text: a character has up to four bytes."""

@@ -102,7 +102,9 @@ def _train(arguments: argparse.Namespace) -> int:
     from r1zero.runs.folder import RunFolder
 
     exists = RunFolder(config.run.root, config.run.name).exists
-    recipe.run(config, resume=arguments.resume or (arguments.resume_or_start and exists))
+    from r1zero.pipelines import stages
+
+    stages.run(config, resume=arguments.resume or (arguments.resume_or_start and exists))
     return 0
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from importlib import resources
@@ -30,24 +29,24 @@ from r1zero.config import (
     SFTConfig,
     StageConfig,
 )
+from r1zero.config.plain import plain
 from r1zero.config.stage_links import ordered
 from r1zero.errors import UserError, first_line, unknown_name
-from r1zero.runs.folder import plain
 
 C = TypeVar("C")
 _PARSERS: dict[type, ArgumentParser] = {}
 
-STAGES: dict[str, tuple[type[StageConfig], str]] = {
-    "grpo": (GRPOConfig, "r1zero.training.grpo:train_grpo"),
-    "ppo": (PPOConfig, "r1zero.training.ppo:train_ppo"),
-    "sft": (SFTConfig, "r1zero.training.sft:train_sft"),
-    "dpo": (DPOConfig, "r1zero.training.dpo:train_dpo"),
-    "reward_model": (RewardModelConfig, "r1zero.training.reward_model:train_reward_model"),
-    "rejection_sampling": (RejectionSamplingConfig, "r1zero.training.rejection:train_rejection_sampling"),
-    "lab": (LabConfig, "r1zero.pipelines.lab:train_lab"),
-    "pipeline": (PipelineConfig, "r1zero.pipelines.pipeline:train_pipeline"),
+STAGES: dict[str, type[StageConfig]] = {
+    "grpo": GRPOConfig,
+    "ppo": PPOConfig,
+    "sft": SFTConfig,
+    "dpo": DPOConfig,
+    "reward_model": RewardModelConfig,
+    "rejection_sampling": RejectionSamplingConfig,
+    "lab": LabConfig,
+    "pipeline": PipelineConfig,
 }
-"""Stage -> its config, and the function `(config, *, resume) -> last checkpoint` that runs it (imported when run)."""
+"""Stage -> its config; what runs it is in `r1zero.pipelines.stages`."""
 
 
 def names() -> list[str]:
@@ -155,7 +154,7 @@ def _stage_class(settings: Mapping[str, Any], where: str) -> type[StageConfig]:
     name = settings.get("stage", "grpo")
     if name not in STAGES:
         raise unknown_name("stage", str(name), STAGES)
-    config = STAGES[name][0]
+    config = STAGES[name]
     for field in dataclasses.fields(config):
         is_section = dataclasses.is_dataclass(cast(object, field.default_factory))
         if is_section and not isinstance(settings.get(field.name, {}), dict):
@@ -233,17 +232,6 @@ def _split_overrides(overrides: Sequence[str]) -> tuple[list[str], dict[tuple[st
                 current = own
         current.append(word)
     return own, inner
-
-
-def run(config: StageConfig, *, resume: bool) -> Path:
-    """Run the stage a config is of; returns its last checkpoint."""
-    module, _, function = STAGES[config.stage][1].partition(":")
-    checkpoint: Path = getattr(importlib.import_module(module), function)(config, resume=resume)
-    if not isinstance(config, LabConfig | PipelineConfig):
-        from r1zero.pipelines import lineage  # it hashes weights, and a recipe's --help must not wait for torch
-
-        lineage.record(config, checkpoint)
-    return checkpoint
 
 
 def _keys(config: type, prefix: str = "") -> set[str]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from r1zero.data.records import Row
 from r1zero.errors import UserError
-from r1zero.models.policy import Row
 from r1zero.prompts import Template
 from r1zero.prompts.tokens import control_tokens, encode_pieces
 

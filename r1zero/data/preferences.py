@@ -19,8 +19,8 @@ from r1zero.data.datasets import DataRow
 from r1zero.data.messages import Example, Message, Prompt, Tokenizer, encode_chat, encode_prompt, encode_response
 from r1zero.data.miniature import arithmetic
 from r1zero.data.miniature import preferences as tiny_preferences
+from r1zero.data.records import Row
 from r1zero.errors import UserError, unknown_name
-from r1zero.models.policy import Row
 from r1zero.prompts import Template
 
 TINY = "tiny:arithmetic"

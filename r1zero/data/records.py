@@ -56,3 +56,17 @@ class Rollout:
     """(P,) prompt token ids, template applied."""
     completions: tuple[Completion, ...]
     """G of them; the group whose mean reward is the baseline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One completion on its way to the loss."""
+
+    prompt_ids: tuple[int, ...]
+    """(P,), P >= 1."""
+    completion_ids: tuple[int, ...]
+    """(T,), T >= 1."""
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt_ids) + len(self.completion_ids)

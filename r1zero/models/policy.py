@@ -18,26 +18,13 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from r1zero.config import ModelConfig
+from r1zero.data.records import Row as Row
 from r1zero.errors import UserError, first_line
 from r1zero.models.logprobs import language_model_head, token_logprobs
 from r1zero.models.packing import Packed, model_inputs, pack, supports_packing, use_packed_attention
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, ImportError, SafetensorError)
 """What transformers raises for a folder it cannot make a model of."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One completion on its way to the loss."""
-
-    prompt_ids: tuple[int, ...]
-    """(P,), P >= 1."""
-    completion_ids: tuple[int, ...]
-    """(T,), T >= 1."""
-
-    @property
-    def length(self) -> int:
-        return len(self.prompt_ids) + len(self.completion_ids)
 
 
 @dataclass(frozen=True, kw_only=True)

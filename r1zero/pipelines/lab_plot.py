@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from r1zero.config import LabConfig, LabPanel
 from r1zero.errors import UserError
-
-if TYPE_CHECKING:
-    from r1zero.pipelines.lab import LabRun
+from r1zero.pipelines.lab_results import Interval, LabRun
 
 STYLES = ("-", "--", ":", "-.")
 MARKS = ("o", "x", "^", "s")
@@ -66,7 +64,6 @@ def _panel(axes: Any, panel: LabPanel, config: LabConfig, runs: Sequence[LabRun]
 
 def _mean_and_band(axes: Any, runs: Sequence[LabRun], metric: str, label: str, look: dict[str, Any]) -> None:
     """The mean over seeds, and its 95% interval as a band; a step that a run lacks is the mean of the others."""
-    from r1zero.pipelines.lab import Interval
 
     at: dict[int, list[float]] = defaultdict(list)
     for run in runs:

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from r1zero.data.records import Completion, FinishReason
+from r1zero.prompts.tokens import decode
 from r1zero.rollout.base import OnCompletion, Sampling
 from r1zero.rollout.requests import (
     check_context,
     check_prompts,
-    decode,
     load_model_config,
     load_tokenizer,
     stream_seed,

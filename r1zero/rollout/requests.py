@@ -69,9 +69,3 @@ def check_context(model_config: Any, max_context: int) -> None:
             "lower max_tokens (--max-tokens of `r1zero eval`) or max_prompt_tokens, or set rope scaling in the model's "
             "config.json"
         )
-
-
-def decode(tokenizer: Any, token_ids: Sequence[int]) -> str:
-    """Text of the very tokens, special ones left out, nothing tidied up (some tokenizers eat spaces by default)."""
-    text: str = tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    return text

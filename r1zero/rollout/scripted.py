@@ -8,8 +8,9 @@ from typing import Any
 from torch import nn
 
 from r1zero.data.records import Completion
+from r1zero.prompts.tokens import decode
 from r1zero.rollout.base import OnCompletion, Sampling
-from r1zero.rollout.requests import check_prompts, decode
+from r1zero.rollout.requests import check_prompts
 
 Script = Callable[[Sequence[int], int, int], str | Completion]
 """(prompt ids, prompt index, sample index) -> a text, or a whole Completion."""

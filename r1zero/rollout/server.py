@@ -20,8 +20,9 @@ from torch import nn
 from r1zero.config import EngineConfig
 from r1zero.data.records import Completion
 from r1zero.errors import UserError
+from r1zero.prompts.tokens import decode
 from r1zero.rollout.base import OnCompletion, Sampling
-from r1zero.rollout.requests import check_prompts, decode, load_tokenizer, stream_seed
+from r1zero.rollout.requests import check_prompts, load_tokenizer, stream_seed
 from r1zero.rollout.weights import named_weights
 
 START = "start it with `python -m r1zero.rollout.serve MODEL --port 8000`"

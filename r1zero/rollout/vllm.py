@@ -18,8 +18,9 @@ from torch import nn
 from r1zero.config import EngineConfig
 from r1zero.data.records import Completion
 from r1zero.errors import UserError
+from r1zero.prompts.tokens import decode
 from r1zero.rollout.base import OnCompletion, Sampling
-from r1zero.rollout.requests import check_context, check_prompts, decode, load_model_config, load_tokenizer, stream_seed
+from r1zero.rollout.requests import check_context, check_prompts, load_model_config, load_tokenizer, stream_seed
 from r1zero.rollout.vllm_process import process_group_kept, process_state_kept
 from r1zero.rollout.weights import named_weights
 

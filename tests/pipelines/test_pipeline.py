@@ -18,7 +18,7 @@ import yaml
 
 from r1zero.config import PipelineConfig, recipe
 from r1zero.errors import UserError
-from r1zero.pipelines import pipeline
+from r1zero.pipelines import pipeline, stages
 from r1zero.pipelines.check import references_checked
 from r1zero.pipelines.child import launch
 from r1zero.pipelines.measures import table
@@ -301,7 +301,7 @@ def test_lineage_lists_every_run_on_the_way_with_its_data_settings_and_parents(
             "run": {"name": "alone", "root": str(tmp_path), "steps": 1, "trackers": [], "threads": 1},
         },
     )
-    last = recipe.run(alone, resume=False)
+    last = stages.run(alone, resume=False)
     later = json.loads((last / "lineage.json").read_text())
     assert [run["stage"] for run in later["runs"]] == ["sft", "rejection_sampling", "dpo", "sft"]
     assert later["runs"][-1]["parents"]["model.path"]["weights"] == traced["weights"]
