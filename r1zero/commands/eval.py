@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r1zero.commands import compare, eval_actions
+from r1zero.commands.output import Bar, file_errors, name_list, print_results
 from r1zero.errors import UserError, at_least
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from r1zero.config import EngineConfig
-    from r1zero.eval.result import EvalResult
     from r1zero.rollout.openai import EndpointConfig
 
 EXAMPLES = """\
@@ -46,6 +43,13 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "checkpoint", nargs="?", default="", help="model folder, run folder, hub id; or decontaminate, list"
     )
+    _add_what_and_how(parser)
+    _add_engine_and_output(parser)
+    parser.set_defaults(run=run)
+    compare.add_parser(subparsers)
+
+
+def _add_what_and_how(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what is measured")
     what.add_argument(
         "--suite", default="", help="benchmarks by name, reasoning_gym:TASK, tiny:arithmetic, data files; commas"
@@ -67,6 +71,9 @@ def add_parser(subparsers: Any) -> None:
     how.add_argument("--min-p", type=float)
     how.add_argument("--max-tokens", type=at_least(1), help="most tokens of one answer")
     how.add_argument("--seed", type=at_least(0))
+
+
+def _add_engine_and_output(parser: argparse.ArgumentParser) -> None:
     engine = parser.add_argument_group("engine")
     engine.add_argument(
         "--engine", default="", help="auto, vllm, vllm-server, transformers (default: the run's, else auto)"
@@ -104,22 +111,6 @@ def add_parser(subparsers: Any) -> None:
     decontaminate.add_argument(
         "--min-coverage", type=_share, default=0.0, help="share of a benchmark problem that counts"
     )
-    parser.set_defaults(run=run)
-
-    against = subparsers.add_parser(
-        "compare",
-        help="two evaluations side by side, paired by problem",
-        description="B minus A: paired bootstrap and permutation test over problems. Unlike runs are refused.",
-    )
-    against.add_argument("a", help="folder of an evaluation")
-    against.add_argument("b", help="folder of another")
-    against.add_argument("--force", action="store_true", help="compare unlike runs all the same")
-    against.add_argument("--seed", type=at_least(0), default=0)
-    against.add_argument(
-        "--draws", type=at_least(1), default=10_000, help="of the bootstrap and of the permutation test"
-    )
-    against.add_argument("--show", type=at_least(0), default=10, help="changed problems to list (default 10)")
-    against.set_defaults(run=run_compare)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -127,35 +118,24 @@ def run(args: argparse.Namespace) -> int:
     here = str(Path.cwd())
     if here not in sys.path:  # a verifier may stand in a module of the current folder, as in training
         sys.path.append(here)
-    with _file_errors():
+    with file_errors():
         return _run(args)
 
 
 def _run(args: argparse.Namespace) -> int:
     if args.regrade:
-        return _regrade(args)
+        return eval_actions.regrade(args)
     if args.inspect:
-        return _inspect(args)
+        return eval_actions.inspect(args)
     if args.checkpoint == "list":
-        return _list()
+        return eval_actions.list_all()
     if args.checkpoint == "decontaminate":
-        return _decontaminate(args)
+        return eval_actions.decontaminate(args)
     if not args.checkpoint and not args.endpoint:
         raise UserError(
             "name a checkpoint (a model folder, a run folder or a hub id), or --endpoint URL; see r1zero eval -h"
         )
     return _evaluate(args)
-
-
-@contextmanager
-def _file_errors() -> Iterator[None]:
-    """A file that cannot be read or written is the user's to mend. A full disk has no file name: the command line's."""
-    try:
-        yield
-    except OSError as error:
-        if not isinstance(error.filename, str | Path):
-            raise
-        raise UserError(f"{error.filename}: {error.strerror}: choose another path, or its permissions") from error
 
 
 def _share(text: str) -> float:
@@ -176,7 +156,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         raise UserError("--shard is one share of a run over several machines, --data-parallel all shares on this: one")
     settings = EvalSettings(
         checkpoint=args.checkpoint,
-        suite=_names(args.suite),
+        suite=name_list(args.suite),
         out=args.out,
         protocol=args.protocol,
         template=args.template,
@@ -202,7 +182,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     try:
         if args.data_parallel != 1:
             draw_shards(settings, args.data_parallel)
-        with _Bar() as bar:
+        with Bar() as bar:
             done = run_eval(settings, say=bar.say, on_progress=bar.update)
     except KeyboardInterrupt:
         print("stopped: every graded sample is kept; the same command goes on", file=sys.stderr)
@@ -213,7 +193,7 @@ def _evaluate(args: argparse.Namespace) -> int:
             f"gives the result in {done.folder}"
         )
         return 0
-    _print_results(list(done.results), table(done.results, done.label), warnings)
+    print_results(list(done.results), table(done.results, done.label), warnings)
     print(f"\n{(done.folder / 'results.md').read_text(encoding='utf-8')}\nfolder: {done.folder}")
     return 0 if all(result.complete for result in done.results) else 1
 
@@ -259,169 +239,3 @@ def _endpoint(args: argparse.Namespace) -> EndpointConfig | None:
         concurrency=args.concurrency,
         requests_per_minute=args.requests_per_minute,
     )
-
-
-def _regrade(args: argparse.Namespace) -> int:
-    from r1zero.eval.output import table, warnings
-    from r1zero.eval.regrade import regrade
-    from r1zero.verifiers import VerifierPool
-
-    with VerifierPool(args.workers or None, 30.0) as pool:
-        done = regrade(Path(args.regrade), pool, out=Path(args.out) if args.out else None, verifier=args.verifier)
-    _print_results(list(done.results), table(done.results, f"{args.regrade}, graded again"), warnings)
-    print(f"\n{len(done.changes)} verdicts changed")
-    for change in done.changes[:20]:
-        old, new = change.before, change.after
-        print(f"  {old.problem_id} #{old.index}: {old.outcome} ({old.reason}) -> {new.outcome} ({new.reason})")
-    print(f"folder: {done.folder}")
-    return 0 if all(result.complete for result in done.results) else 1
-
-
-def _inspect(args: argparse.Namespace) -> int:
-    from r1zero.eval.inspect_log import write_logs
-
-    paths = write_logs(Path(args.inspect), Path(args.out) if args.out else None)
-    for path in paths:
-        print(path)
-    print(f"view them: inspect view --log-dir {paths[0].parent}")
-    return 0
-
-
-def _list() -> int:
-    from r1zero.eval.benchmarks import BENCHMARKS
-    from r1zero.eval.protocols import PROTOCOLS
-
-    print("benchmarks (--suite)")
-    for entry in BENCHMARKS.values():
-        hub = " ".join(part for part in (entry.hub, entry.config, entry.split) if part)
-        print(
-            f"  {entry.name:<15}{entry.num_problems:>5}  {entry.verifier.name:<6}{hub}; local: {', '.join(entry.files)}"
-        )
-    print("  reasoning_gym:TASK, tiny:arithmetic: generated, --size many")
-    print(
-        "  FILE.jsonl (.json, .gz, .parquet): rows with problem and answer (verifier math) or problem and tests (code)"
-    )
-    print("\nprotocols (--protocol)")
-    for p in PROTOCOLS.values():
-        k = ", ".join(f"{kind} {count}" for kind, count in p.k.items())
-        print(f"  {p.name:<12}temperature {p.temperature:g}, top-p {p.top_p:g}, {p.max_tokens:,} tokens, k: {k}")
-        print(f"{'':<14}{p.source}")
-    return 0
-
-
-def _decontaminate(args: argparse.Namespace) -> int:
-    from r1zero.config import DataConfig
-    from r1zero.data.datasets import load_problems
-    from r1zero.eval import benchmarks
-    from r1zero.eval.decontaminate import find_overlaps
-
-    if not args.train or not args.suite:
-        raise UserError("decontaminate needs --train FILE and --suite BENCHMARKS")
-    train = []
-    for source in args.train:
-        data = DataConfig(source=source, prompt_field=args.prompt_field, answer_field="")
-        train += load_problems(data)
-    found = 0
-    for name in _names(args.suite):
-        loaded = benchmarks.load(name, data_dir=args.data_dir, limit=args.limit)
-        hits = find_overlaps(train, loaded.problems, ngram=args.ngram)
-        hits = [hit for hit in hits if hit.coverage >= args.min_coverage]
-        found += len(hits)
-        print(
-            f"{loaded.name}: {len({hit.benchmark_id for hit in hits})} of {len(loaded.problems)} problems share "
-            f"{args.ngram} words in a row with {len({hit.train_id for hit in hits})} of {len(train)} training problems"
-        )
-        for hit in hits:
-            print(
-                f"  {hit.benchmark_id}  {hit.train_id}  covered {hit.coverage:.0%}  {hit.num_words} words: "
-                f"{hit.shared[:100]}"
-            )
-    return 1 if found else 0
-
-
-def run_compare(args: argparse.Namespace) -> int:
-    """`r1zero compare A B`."""
-    from rich.table import Table
-
-    from r1zero.eval.compare import compare
-
-    with _file_errors():
-        report = compare(Path(args.a), Path(args.b), force=args.force, seed=args.seed, draws=args.draws)
-    for line in report.unlike:
-        print(f"UNLIKE: {line}")
-    for line in report.notes:
-        print(f"note: {line}")
-    summary = Table("benchmark", "problems", "A", "B", "B - A", "95% interval", "p", "better", "worse")
-    for c in report.comparisons:
-        low, high = c.paired.ci95
-        summary.add_row(
-            c.name,
-            str(c.num_problems),
-            f"{c.a:.1%}",
-            f"{c.b:.1%}",
-            f"{c.paired.difference * 100:+.1f}",
-            f"{low * 100:+.1f} to {high * 100:+.1f}",
-            f"{c.paired.p_value:.2g}",
-            str(c.better),
-            str(c.worse),
-        )
-    _console().print(summary)
-    for c in report.comparisons:
-        if c.not_compared:
-            print(f"{c.name}: {c.not_compared} problems left out: a side could not grade all their samples")
-        for q in c.changed[: args.show]:
-            print(f"  {c.name} {q.problem_id}: {q.a:.0%} -> {q.b:.0%}  {' '.join(q.prompt.split())[:80]}")
-        if len(c.changed) > args.show:
-            print(f"  ... and {len(c.changed) - args.show} more changed (--show N)")
-    return 0
-
-
-def _print_results(results: list[EvalResult], shown: Any, warnings: Callable[[EvalResult], list[str]]) -> None:
-    _console().print(shown)
-    for result in results:
-        for warning in warnings(result):
-            print(f"warning: {warning}")
-
-
-def _console() -> Console:
-    """A table in a log file is not cut to the 80 columns of a terminal that is not there."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 160)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-class _Bar:
-    """Progress on stderr: a bar a benchmark."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-        )
-        self._tasks: dict[str, Any] = {}
-
-    def say(self, line: str) -> None:
-        self._console.print(line, highlight=False, markup=False)
-
-    def update(self, name: str, done: int, total: int) -> None:
-        if name not in self._tasks:
-            self._tasks[name] = self._progress.add_task(name, total=total)
-        self._progress.update(self._tasks[name], completed=done)
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
