@@ -1,0 +1,40 @@
+"""The house as its README draws it: the floors are those that the lint holds, each room says what it is for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+ROOMS = sorted(p for p in (ROOT / "r1zero").iterdir() if p.is_dir() and p.name != "__pycache__")
+
+
+def test_the_readme_draws_the_floors_that_the_lint_checks() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    drawn = [line.strip() for line in (ROOT / "r1zero" / "README.md").read_text(encoding="utf-8").splitlines()]
+    floors = [layer.replace("r1zero.", "") for layer in layers]
+    start = drawn.index(floors[0])
+    assert drawn[start : start + len(floors)] == floors
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_each_room_has_a_readme_of_at_most_25_lines_that_names_files_that_are_there(room: Path) -> None:
+    text = (room / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 25
+    named = [word for word in text.split("`") if word.endswith(".py") and " " not in word]
+    assert named, "names the file to open first"
+    missing = [name for name in named if not list(room.glob(name))]
+    assert not missing
+
+
+def test_importing_the_package_loads_no_torch() -> None:
+    code = "import sys; import r1zero; print({'torch', 'numpy', 'transformers'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "set()"
