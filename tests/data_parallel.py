@@ -18,6 +18,7 @@ from r1zero.config import DataConfig, GRPOConfig, PPOConfig, recipe
 from r1zero.data import datasets
 from r1zero.models.policy import Policy, Row
 from r1zero.models.value_model import ValueModel
+from r1zero.pipelines import stages
 from r1zero.rollout.scripted import ScriptedEngine
 from r1zero.training.grpo import GRPO, train_grpo
 from r1zero.training.ppo import PPO
@@ -118,8 +119,36 @@ def runs(root: Path, accelerator: Accelerator) -> None:
         train_grpo(config, resume=resume)
 
 
+EPOCH_STAGES = {
+    "sft-tiny-cpu": ("--sampling.max_tokens", "8", "--eval.data.size", "4", "--engine.name", "transformers"),
+    "dpo-tiny-cpu": ("--eval.data.source", "", "--nll_weight", "0.1"),
+    "kto": ("--eval.data.source", "", "--loss", "kto"),
+    "rm-tiny-cpu": ("--data.generated_responses", "3"),
+}
+
+
+def epoch_runs(root: Path, accelerator: Accelerator) -> None:
+    """A run of each stage over fixed rows: 19 of them, 6 a step, so that the last step has a row for one process."""
+    if accelerator.is_main_process:
+        (root / "model").mkdir(parents=True)
+        save_model(root / "model", tiny_llama())
+    accelerator.wait_for_everyone()
+    for name, more in EPOCH_STAGES.items():
+        config = recipe.load(
+            "dpo-tiny-cpu" if name == "kto" else name,
+            [
+                *("--model.path", str(root / "model"), "--run.root", str(root), "--run.name", name),
+                *("--data.size", "19", "--held_out.size", "8", "--batch_size", "6", "--epochs", "3"),
+                *("--run.trackers", "[]", "--run.threads", "1", "--optimizer.micro_batch_tokens", "200"),
+                *more,
+            ],
+        )
+        stages.run(config, resume=False)
+
+
 def main(out: str) -> None:
     accelerator = Accelerator(cpu=True)
+    epoch_runs(Path(f"{out}.epochs-of-{accelerator.num_processes}"), accelerator)
     with VerifierPool(1) as pool:
         found = {case: one_step(case, accelerator, pool) for case in CASES}
     torch.save(found, f"{out}.{accelerator.process_index}-of-{accelerator.num_processes}")

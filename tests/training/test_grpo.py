@@ -314,6 +314,17 @@ def test_a_run_on_two_processes_keeps_the_rollouts_of_both_and_resumes_to_the_bi
     assert len({row["problem_id"] for row in rollouts}) == 4
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", list(data_parallel.EPOCH_STAGES))
+def test_sft_dpo_and_reward_model_on_two_processes_have_the_metrics_of_one(parallel: str, stage: str) -> None:
+    one, two = (figures(Path(f"{parallel}.epochs-of-{count}") / stage) for count in (1, 2))
+    assert len(one) == len(two) >= 10  # three passes over 19 rows, 6 a step, and the evaluation before
+    for single, double in zip(one, two, strict=True):
+        if single["step"] == 1:  # the policy is its reference: which it prefers is rounding
+            single.pop("dpo/accuracy", None), double.pop("dpo/accuracy", None)
+        assert double == pytest.approx(single, rel=2e-4, abs=2e-6)
+
+
 # -- whole runs ------------------------------------------------------------------------------------------------------
 
 
