@@ -43,6 +43,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from r1zero.data.records import FinishReason
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.math import cost
 from r1zero.verifiers.math.choices import chosen_letters, gold_letters
@@ -59,7 +60,9 @@ _EXAMPLE = Sample(completion="<think>6 x 7</think> The answer is $\\boxed{\\frac
 
 
 @register("math", example=_EXAMPLE)
-def math(completion: str, answer: str, *, rules: Sequence[str] = extract.RULES) -> Verdict:
+def math(
+    completion: str, answer: str, finish_reason: FinishReason = "stop", *, rules: Sequence[str] = extract.RULES
+) -> Verdict:
     """Correct when the final answer of `completion` is mathematically equal to `answer`; the rules are in the module.
 
     rules: extraction rules, in order: boxed, answer_tag, marker, whole, last. ("boxed",) is the strict contract.
@@ -67,10 +70,11 @@ def math(completion: str, answer: str, *, rules: Sequence[str] = extract.RULES) 
     gold = answer.strip()
     if not gold:
         return Verdict(Outcome.ERROR, reason="the gold answer is empty")
-    found = extract.extract(completion, rules)
+    cut = finish_reason == "length"
+    found = extract.extract(completion, rules, cut=cut)
     letters = gold_letters(gold)
-    if letters is not None:
-        verdict = _judge_choice(found, completion, letters, rules)
+    if letters is not None and not (cut and found.text is None):
+        verdict = _judge_choice(found, completion, letters, rules, cut)
         if verdict is not None:
             return verdict
     if found.text is None:
@@ -185,14 +189,14 @@ def _compare_readings(reference: Node, gold: _Gold, tree: Node, pred: str) -> tu
 
 
 def _judge_choice(
-    found: extract.Extraction, completion: str, letters: frozenset[str], rules: Sequence[str]
+    found: extract.Extraction, completion: str, letters: frozenset[str], rules: Sequence[str], cut: bool
 ) -> Verdict | None:
     """The verdict where the prediction is a choice; None where it is none and the other stages must decide."""
     chosen = chosen_letters(found.text) if found.text is not None else None
     if chosen is None and found.rule == "boxed" and found.text is not None and "marker" in rules:
-        found = extract.extract(completion, ("marker",))  # the box holds a formula, and "Answer: D" follows
+        found = extract.extract(completion, ("marker",), cut=cut)  # the box holds a formula, and "Answer: D" follows
         chosen = chosen_letters(found.text) if found.text is not None else None
-    if chosen is None and found.rule != "boxed" and "marker" in rules:
+    if chosen is None and found.rule != "boxed" and "marker" in rules and not cut:
         in_tag = found.rule == "answer_tag"
         letter = said_letter((found.text if in_tag else extract.visible(completion)) or "")
         if letter is not None:
