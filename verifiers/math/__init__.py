@@ -43,14 +43,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from r1zero.data.records import FinishReason
+from r1zero.data.records import FinishReason, Problem
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.math import cost
+from r1zero.verifiers.math.asked import in_asked_unit
 from r1zero.verifiers.math.choices import chosen_letters, gold_letters
-from r1zero.verifiers.math.compare import compare
 from r1zero.verifiers.math.nodes import Group, Node, OverLimitError, Seq, Text, UnreadableError, show
 from r1zero.verifiers.math.normalize import has_comma_thousands
 from r1zero.verifiers.math.parse import names_of, parse
+from r1zero.verifiers.math.readings import compare_readings
 from r1zero.verifiers.math.symbolic import Result
 from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.text import extract
@@ -61,7 +62,12 @@ _EXAMPLE = Sample(completion="<think>6 x 7</think> The answer is $\\boxed{\\frac
 
 @register("math", example=_EXAMPLE)
 def math(
-    completion: str, answer: str, finish_reason: FinishReason = "stop", *, rules: Sequence[str] = extract.RULES
+    completion: str,
+    answer: str,
+    finish_reason: FinishReason = "stop",
+    problem: Problem | None = None,
+    *,
+    rules: Sequence[str] = extract.RULES,
 ) -> Verdict:
     """Correct when the final answer of `completion` is mathematically equal to `answer`; the rules are in the module.
 
@@ -87,7 +93,7 @@ def math(
         same = ours[0] * theirs[1] == theirs[0] * ours[1]
         if same or "." not in gold:  # a decimal gold may be rounded: `compare` knows the tolerance
             return _verdict(same, "exact", pred, gold, found)
-    return _judge(found, gold)
+    return _judge(found, gold, problem.prompt if problem is not None else "")
 
 
 _PLAIN = re.compile(
@@ -134,7 +140,7 @@ def _read_gold(text: str) -> _Gold:
     return _Gold(tree, listed=listed, names=names_of(tree))
 
 
-def _judge(found: extract.Extraction, answer: str) -> Verdict:
+def _judge(found: extract.Extraction, answer: str, question: str) -> Verdict:
     """Beyond identity: parse and compare."""
     gold = _read_gold(answer)
     pred = found.text or ""
@@ -148,6 +154,7 @@ def _judge(found: extract.Extraction, answer: str) -> Verdict:
             return Verdict(Outcome.ERROR, reason=reason, extracted=_clip(pred))
         with cost.budget():
             result, reference, tree = _compare_readings(gold.tree, gold, tree, pred)
+            result = in_asked_unit(gold.tree, tree, pred, question) or result
         return _verdict(result.equal, result.stage, show(tree), show(reference), found, pred)
     except (OverLimitError, RecursionError) as error:
         why = str(error) if isinstance(error, OverLimitError) else "nested too deep"
@@ -174,7 +181,7 @@ def _read_pred(found: extract.Extraction, gold: _Gold) -> tuple[Node, str]:
 
 def _compare_readings(reference: Node, gold: _Gold, tree: Node, pred: str) -> tuple[Result, Node, Node]:
     """The result, with the two trees it is about: `120,000` is tried as a list of two where the gold may be a list."""
-    result = compare(reference, tree)
+    result = compare_readings(reference, tree)
     if not result.equal:
         ambiguous = has_comma_thousands(pred)
         listed = gold.listed
@@ -182,7 +189,7 @@ def _compare_readings(reference: Node, gold: _Gold, tree: Node, pred: str) -> tu
             listed = reference
         if listed is not None:
             other = parse(pred, thousands=False, names=gold.names) if ambiguous else tree
-            second = compare(listed, other)
+            second = compare_readings(listed, other)
             if second.equal:
                 return second, listed, other
     return result, reference, tree

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from r1zero.verifiers.math import cost
 from r1zero.verifiers.math.cursor import Cursor
+from r1zero.verifiers.math.names import under_a_bar, under_an_arrow
 from r1zero.verifiers.math.nodes import (
     MINUS_ONE,
     Call,
@@ -36,6 +37,13 @@ _HALF = Num(Fraction(1, 2))
 _MATRICES = set(_list("pmatrix bmatrix matrix array smallmatrix Bmatrix psmallmatrix bsmallmatrix"))
 _LINES = set(_list("aligned align cases gather gathered equation split eqnarray"))
 _INVERSES = {name: f"arc{name}" for name in ("sin", "cos", "tan", "cot", "sinh", "cosh", "tanh")}
+
+
+def _is_solution(node: Node) -> bool:
+    """True for a system that gives each of its names a value: x = 1, y = 2."""
+    items = node.items if isinstance(node, Seq) else (node,)
+    names = [item.operands[0] for item in items if isinstance(item, Relation) and item.ops == ("=",)]
+    return len(names) == len(items) and all(isinstance(name, Sym) for name in names) and len(set(names)) == len(names)
 
 
 class Commands(Cursor):
@@ -128,7 +136,11 @@ class Commands(Cursor):
                 inner = self.argument()
                 if isinstance(inner, Num) and name in ("overline", "bar"):
                     raise UnreadableError("a numeral under a bar")
-                return Call({"bar": "overline", "widehat": "hat"}.get(name, name), (inner,))
+                if name in ("overline", "bar"):
+                    return under_a_bar(inner)
+                if name in ("vec", "overrightarrow"):
+                    return under_an_arrow(name, inner)
+                return Call({"widehat": "hat"}.get(name, name), (inner,))
             case "angle" | "triangle":
                 sign: list[str] = [name]
                 while self.token.kind in ("sym", "num") or self.is_op("_"):
@@ -197,11 +209,13 @@ class Commands(Cursor):
         if name in _LINES:
             # Lines of an alignment are items; the ampersands only place them.
             depth_end = self.find_end(name)
-            inner = [t for t in self.tokens[self.at : depth_end] if t.value != "&"]
-            if name == "cases":
-                raise UnreadableError("a definition by cases")
+            lines = self.tokens[self.at : depth_end]
+            inner = [t for t in lines if t.value != "&"]
             self.at = depth_end + 1
-            return type(self)(inner).answer()
+            node = type(self)(inner).answer()
+            if name == "cases" and not _is_solution(node):
+                raise UnreadableError("a definition by cases")
+            return node
         if name not in _MATRICES and name != "vmatrix":
             raise UnreadableError(f"environment {name!r}")
         rows: list[tuple[Node, ...]] = []

@@ -44,6 +44,7 @@ from r1zero.verifiers.math.scalars import is_within, number_of, same_numeral, sa
 from r1zero.verifiers.math.sets import FLIP, NoSetError, is_set, read_set, same_set
 from r1zero.verifiers.math.signs import MINUS_PLUS, PLUS_MINUS, expand_signs
 from r1zero.verifiers.math.symbolic import Result, proportional, sign_of
+from r1zero.verifiers.math.words import EMPTY_WORDS
 
 _NO = Result(False, "structure")
 
@@ -98,9 +99,13 @@ _INFINITE_WORDS = {"infinity", "infinite", "infinitely many", "inf"}
 def _texts(gold: Node, pred: Node) -> Result:
     for one, other in ((gold, pred), (pred, gold)):
         if isinstance(one, Text) and isinstance(other, Const):
-            same = (other == INF and one.words in _INFINITE_WORDS) or (other == EMPTY and one.words == "empty set")
+            same = (other == INF and one.words in _INFINITE_WORDS) or (other == EMPTY and one.words in EMPTY_WORDS)
             return Result(same, "text")
+        if isinstance(one, Text) and isinstance(other, Relation) and other.ops == ("in",):  # x in the empty set
+            return Result(other.operands[1] == EMPTY and one.words in EMPTY_WORDS, "text")
     first, second = words_in(gold), words_in(pred)
+    if first == "no real solution" and second == "no solution":
+        return Result(True, "text")
     return Result(first is not None and first == second, "text")
 
 

@@ -244,7 +244,20 @@ class Parser(Values):
             if isinstance(more, Quantity):
                 return Add((Quantity(value, unit), more))
             raise UnreadableError("a number after a unit")
-        return Quantity(value, unit)
+        return self.with_smaller_unit(Quantity(value, unit))
+
+    def with_smaller_unit(self, first: Quantity) -> Node:
+        """`2 hours and 30 minutes` as a sum; `5 cm and 3 cm` and `2 m and 3 s` are two answers, and stay so."""
+        start = self.at
+        if self.token.kind == "and" and self.peek().kind == "num":
+            self.at += 1
+            more = self.sum()
+            if isinstance(more, Quantity):
+                large, small = units.read(first.unit), units.read(more.unit)
+                if large and small and large[0] == small[0] and large[1] > small[1]:
+                    return Add((first, more))
+        self.at = start
+        return first
 
     def is_plain_condition(self, words: str) -> bool:
         """True where all that follows `for all` is about names: `x`, `x, y in R`, `n >= 1`; never a second value."""
