@@ -8,7 +8,8 @@ A cascade, each stage sound on its own; the verdict's reason names the one that 
 4. One typed parser for both sides (`normalize`, `tokens`, `grammar`, `nodes`): nothing is ever evaluated as code.
 5. Comparison by kind (`compare`, `sets`, `scalars`, `units`), down to expressions, equal by structure, by exact
    arithmetic (`exact`), by residues in a prime field, or by evaluation to many digits (`symbolic`, `numeric`).
-Neither sympy nor math-verify takes part: every stage works on our own tree, and mpmath is the only library under it.
+Neither sympy nor math-verify takes part unless `ask_sympy` says so: every stage works on our own tree, and mpmath is
+the only library under it.
 
 What counts as equal:
 - The exact value: 1/2 = 0.5 = 2/4 = 50%, 1.5e3 = 1500, 3 1/2 = 7/2, \\sqrt{117} = 3\\sqrt{13}, sec^2 x = 1 + tan^2 x.
@@ -48,7 +49,7 @@ from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.math import cost
 from r1zero.verifiers.math.asked import in_asked_unit
 from r1zero.verifiers.math.choices import chosen_letters, gold_letters
-from r1zero.verifiers.math.nodes import Group, Node, OverLimitError, Seq, Text, UnreadableError, show
+from r1zero.verifiers.math.nodes import Group, Node, OverLimitError, Seq, Text, UndefinedError, UnreadableError, show
 from r1zero.verifiers.math.normalize import has_comma_thousands
 from r1zero.verifiers.math.parse import names_of, parse
 from r1zero.verifiers.math.readings import compare_readings
@@ -68,10 +69,13 @@ def math(
     problem: Problem | None = None,
     *,
     rules: Sequence[str] = extract.RULES,
+    ask_sympy: bool = False,
 ) -> Verdict:
     """Correct when the final answer of `completion` is mathematically equal to `answer`; the rules are in the module.
 
     rules: extraction rules, in order: boxed, answer_tag, marker, whole, last. ("boxed",) is the strict contract.
+    ask_sympy: where no stage finds a value to compare, sympy is asked (`equivalence_sympy`). Off: on the 821 labelled
+    cases it gains nothing, and it is slow.
     """
     gold = answer.strip()
     if not gold:
@@ -93,7 +97,7 @@ def math(
         same = ours[0] * theirs[1] == theirs[0] * ours[1]
         if same or "." not in gold:  # a decimal gold may be rounded: `compare` knows the tolerance
             return _verdict(same, "exact", pred, gold, found)
-    return _judge(found, gold, problem.prompt if problem is not None else "")
+    return _judge(found, gold, problem.prompt if problem is not None else "", ask_sympy)
 
 
 _PLAIN = re.compile(
@@ -140,7 +144,7 @@ def _read_gold(text: str) -> _Gold:
     return _Gold(tree, listed=listed, names=names_of(tree))
 
 
-def _judge(found: extract.Extraction, answer: str, question: str) -> Verdict:
+def _judge(found: extract.Extraction, answer: str, question: str, ask_sympy: bool) -> Verdict:
     """Beyond identity: parse and compare."""
     gold = _read_gold(answer)
     pred = found.text or ""
@@ -155,12 +159,27 @@ def _judge(found: extract.Extraction, answer: str, question: str) -> Verdict:
         with cost.budget():
             result, reference, tree = _compare_readings(gold.tree, gold, tree, pred)
             result = in_asked_unit(gold.tree, tree, pred, question) or result
+        if ask_sympy and not result.equal and result.stage in _UNDECIDED:
+            result = _by_sympy(gold.tree, tree)
         return _verdict(result.equal, result.stage, show(tree), show(reference), found, pred)
     except (OverLimitError, RecursionError) as error:
         why = str(error) if isinstance(error, OverLimitError) else "nested too deep"
         return Verdict(Outcome.UNPARSEABLE, reason=f"over limit: {why} {by}", extracted=_clip(pred))
     except UnreadableError as error:
         return Verdict(Outcome.UNPARSEABLE, reason=f"cannot be read: {error} {by}", extracted=_clip(pred))
+
+
+_UNDECIDED = ("opaque", "undefined")
+"""Stages at which our own rules find no value to compare."""
+
+
+def _by_sympy(gold: Node, pred: Node) -> Result:
+    from r1zero.verifiers.equivalence_sympy import same_by_sympy
+
+    try:
+        return Result(same_by_sympy(gold, pred), "sympy")
+    except UndefinedError:
+        return Result(False, "undefined")
 
 
 def _read_pred(found: extract.Extraction, gold: _Gold) -> tuple[Node, str]:
