@@ -45,6 +45,7 @@ _FUNCTIONS = {
     **{f"arc{name}": f"a{name}" for name in ("sin", "cos", "tan", "cot", "sinh", "cosh", "tanh")},
     **{"ln": "log", "abs": "Abs", "floor": "floor", "ceil": "ceiling", "factorial": "factorial", "binom": "binomial"},
     **{"max": "Max", "min": "Min", "gcd": "gcd", "lcm": "lcm", "re": "re", "im": "im", "sign": "sign", "mod": "Mod"},
+    **{"gamma": "gamma", "zeta": "zeta"},
 }
 _CONSTANTS = {"pi": "pi", "e": "E", "i": "I", "inf": "oo"}
 _MAX_NODES = 400
@@ -182,6 +183,13 @@ def to_sympy(node: Node) -> Any:
         case Call("sum" | "prod" as name, (body, Sym() as index, low, high)):
             build: Callable[..., Any] = sympy.Sum if name == "sum" else sympy.Product
             return build(to_sympy(body), (to_sympy(index), to_sympy(low), to_sympy(high))).doit()
+        case Call("integral", (body, Sym() as variable, low, high)):
+            return sympy.integrate(to_sympy(body), (to_sympy(variable), to_sympy(low), to_sympy(high)))
+        case Call("limit" | "limit+" | "limit-" as name, (body, Sym() as variable, target)):
+            side = {"limit": "+-", "limit+": "+", "limit-": "-"}[name]
+            return sympy.limit(to_sympy(body), to_sympy(variable), to_sympy(target), side)
+        case Call("derivative", (body, Sym() as variable)):
+            return sympy.diff(to_sympy(body), to_sympy(variable))
         case Call("apply", (Sym(name), *args)):
             return sympy.Function(name)(*map(to_sympy, args))
         case Call(name, args) if name in _FUNCTIONS:

@@ -105,7 +105,13 @@ def test_costly_answers_are_refused_before_the_deadline(name: str) -> None:
     assert {verdict.outcome for verdict in verdicts} <= {W, U}
 
 
-def test_math_asks_sympy_only_where_told_to() -> None:
-    gold, text = r"\frac{n(n+1)}{2}", r"\boxed{\sum_{k=1}^{n} k}"
-    assert math(text, gold).correct == math(text, gold, ask_sympy=True).correct
-    assert not math(r"\boxed{\sum_{k=1}^{n} k + 1}", gold, ask_sympy=True).correct
+def test_math_asks_sympy_only_where_told_to_and_where_it_finds_no_value_itself() -> None:
+    gold, text = r"\pi", r"\boxed{\int_0^{2\pi} \sin(1000x)^2 dx}"
+    assert not math(text, gold).correct
+    slow_series = r"\boxed{\sum_{k=1}^{\infty} \frac{1}{k^{1.01}}}"
+    assert not math(slow_series, r"\zeta(1.01)").correct
+    assert math(slow_series, r"\zeta(1.01)", ask_sympy=True).correct
+    asked = math(text, gold, ask_sympy=True)
+    assert asked.correct, asked.reason
+    assert asked.reason.startswith("sympy:")
+    assert not math(text, r"2\pi", ask_sympy=True).correct

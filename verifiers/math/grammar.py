@@ -44,6 +44,7 @@ from r1zero.verifiers.math.nodes import (
     number,
     rebuild,
 )
+from r1zero.verifiers.math.numerals import is_mixed
 from r1zero.verifiers.math.tokens import Token
 from r1zero.verifiers.math.values import Values
 
@@ -302,7 +303,7 @@ class Parser(Values):
                 factor = self.factor()
                 last = factors[-1]
                 part = factor.value if isinstance(factor, (Percent, Degrees)) else factor
-                if isinstance(last, Num) and self.is_mixed(last, part):
+                if isinstance(last, Num) and is_mixed(last, part):
                     whole = Add((last, part))
                     factors[-1] = whole if part is factor else rebuild(factor, (whole,))
                 else:
@@ -324,21 +325,6 @@ class Parser(Values):
                 self.at += 3
                 return Add((whole, part))
         raise UnreadableError(f"two numbers side by side: {top.value!r}")
-
-    @staticmethod
-    def is_mixed(whole: Num, part: Node) -> bool:
-        """True for a whole number before a proper fraction of whole numbers, written as one (\\frac)."""
-        if whole.places is not None or whole.value.denominator != 1 or whole.value < 1:
-            return False
-        if not (isinstance(part, Mul) and len(part.factors) == 2 and isinstance(part.factors[1], Pow)):
-            return False
-        top, bottom = part.factors[0], part.factors[1].base
-        return (
-            isinstance(top, Num)
-            and isinstance(bottom, Num)
-            and top.value.denominator == bottom.value.denominator == 1
-            and 0 < top.value < bottom.value
-        )
 
     def starts_factor(self, token: Token) -> bool:
         if token.kind in ("num", "sym", "func"):

@@ -8,6 +8,7 @@ only where it counts turns or is said to be whole, and only `C` and its like are
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import permutations
 
 from r1zero.verifiers.math.compare import compare
@@ -58,6 +59,8 @@ def _readings(gold: Node, pred: Node) -> Iterator[tuple[Node, Node]]:
     vectors = _as_vectors(gold, pred)
     if vectors is not None:
         yield vectors
+    if _harmonic(gold) != _harmonic(pred):
+        yield substitute(gold, _harmonic(gold)), substitute(pred, _harmonic(pred))
     if _has_digits(gold) or _has_digits(pred):
         yield written_out(gold), written_out(pred)
 
@@ -143,6 +146,19 @@ def _names(node: Node) -> frozenset[str]:
     if isinstance(node, Sym):
         return frozenset((node.name,))
     return frozenset().union(*(_names(child) for child in children(node)))
+
+
+_MAX_HARMONIC = 500
+
+
+def _harmonic(node: Node) -> dict[Node, Node]:
+    """The harmonic numbers in an answer, H_3, with their values."""
+    found: dict[Node, Node] = {}
+    for name in _names(node):
+        index = name.removeprefix("H_")
+        if index != name and index.isdigit() and 0 < int(index) <= _MAX_HARMONIC:
+            found[Sym(name)] = number(sum(Fraction(1, k) for k in range(1, int(index) + 1)))
+    return found
 
 
 # Vectors
