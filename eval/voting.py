@@ -16,7 +16,7 @@ import numpy as np
 from r1zero.eval.result import EvalResult, powers_of_two
 from r1zero.eval.samples import EvalSample
 from r1zero.eval.statistics import cons_at_k
-from r1zero.verifiers import Sample, VerifierPool, VerifierSpec
+from r1zero.verifiers import Outcome, Sample, VerifierPool, VerifierSpec
 
 CORRECT, NO_ANSWER = 0, -1
 DEFAULT_DRAWS = 1_000
@@ -55,7 +55,7 @@ class _Wrong:
 
     @classmethod
     def of(cls, group: Sequence[EvalSample]) -> _Wrong:
-        wrong = [_text(s) for s in group if not s.correct and s.extracted is not None]
+        wrong = [_text(s) for s in group if not s.correct and _answered(s)]
         return cls(unplaced=list(dict.fromkeys(wrong)), class_of={})
 
     def next_representative(self) -> str | None:
@@ -72,7 +72,12 @@ class _Wrong:
         self.class_of[answer] = self.num_classes
 
     def classes(self, group: Sequence[EvalSample]) -> list[int]:
-        return [CORRECT if s.correct else NO_ANSWER if s.extracted is None else self.class_of[_text(s)] for s in group]
+        return [CORRECT if s.correct else self.class_of[_text(s)] if _answered(s) else NO_ANSWER for s in group]
+
+
+def _answered(sample: EvalSample) -> bool:
+    """Whether a sample votes: half a text that was cut off before its answer does not, whatever was read in it."""
+    return sample.extracted is not None and sample.outcome is not Outcome.TRUNCATED
 
 
 def _text(sample: EvalSample) -> str:
@@ -92,7 +97,7 @@ def with_votes(
     samples could not be graded. cons@1 is avg@k, and is left out.
     """
     groups = [result.samples[i : i + result.k] for i in range(0, len(result.samples), result.k)]
-    answered = any(s.extracted is not None for s in result.samples)
+    answered = any(_answered(s) for s in result.samples)
     if result.k == 1 or not answered or not result.complete or verifier.name == "code":
         return result
     classes = answer_classes(groups, pool)

@@ -961,7 +961,7 @@ VARIANTS: list[tuple[str, str, str, bool]] = [
     ("set_list", "-1, 0, 1", r"\boxed{0, \pm 1}", T),
     ("set_list", r"\{(1,2)\}", r"\boxed{(1,2)}", T),
     ("set_list", r"\{0\}", r"\boxed{0}", T),
-    ("set_list", r"\text{no solution}", r"\boxed{\emptyset}", F),
+    ("set_list", r"\text{no solution}", r"\boxed{\emptyset}", T),
     ("set_list", "2,3,5", r"\boxed{2, 3 \text{ and } 5}", T),
     ("set_list", "2,3,5", r"\boxed{\text{2, 3, and 5}}", T),
     ("set_list", "2,3,5", r"\boxed{2 \quad 3 \quad 5}", T),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from r1zero.data.records import FinishReason
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.errors import UserError
 from r1zero.verifiers.registry import Sample, register
@@ -19,6 +20,7 @@ _MAX_PATTERN_CHARS = 100_000
 def answer(
     completion: str,
     answer: str,
+    finish_reason: FinishReason = "stop",
     *,
     rules: Sequence[str] = RULES,
     pattern: str = "",
@@ -39,7 +41,8 @@ def answer(
     gold = normal_form(answer, case_sensitive)
     if not gold:
         return Verdict(Outcome.ERROR, reason="the gold answer is empty")
-    found = _by_pattern(completion, pattern) if pattern else extract(completion, rules)
+    cut = finish_reason == "length"
+    found = _by_pattern(completion, pattern) if pattern else extract(completion, rules, cut=cut)
     if found.text is None:
         return Verdict(Outcome.UNPARSEABLE, reason=found.reason)
     for text in (found.text, *found.shorter):

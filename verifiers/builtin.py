@@ -3,6 +3,8 @@
 from r1zero.verifiers import answer as answer
 from r1zero.verifiers import choice as choice
 from r1zero.verifiers import code as code
+from r1zero.verifiers import equivalence_math_verify as equivalence_math_verify
+from r1zero.verifiers import equivalence_sympy as equivalence_sympy
 from r1zero.verifiers import gym as gym
 from r1zero.verifiers import language as language
 from r1zero.verifiers import length as length

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from r1zero.data.records import Problem
+from r1zero.data.records import FinishReason, Problem
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.tags import final_answer
+from r1zero.verifiers.text.extract import extract
 from r1zero.verifiers.text.letters import is_taken_back, said_letter
 
 _MAX_ANSWER_CHARS = 2000
@@ -22,7 +23,7 @@ _OPTION = re.compile(
 
 
 @register("choice", example=Sample(completion="<think>Two.</think> <answer>(B)</answer>", answer="B"))
-def choice(completion: str, answer: str, problem: Problem) -> Verdict:
+def choice(completion: str, answer: str, problem: Problem, finish_reason: FinishReason = "stop") -> Verdict:
     """Correct when the completion's answer names the choice, or the set of choices, that `answer` names.
 
     The answer is read from the answer tag, else from the last box, else from the text's last "the answer is X". It may
@@ -36,8 +37,9 @@ def choice(completion: str, answer: str, problem: Problem) -> Verdict:
     gold = _read(answer, choices)
     if gold is None:
         return Verdict(Outcome.ERROR, reason=f"gold {answer!r} names no choice")
-    text = final_answer(completion)
-    if text is None:
+    cut = finish_reason == "length"
+    text = final_answer(completion, cut=cut)
+    if text is None and not (cut and extract(completion, ("marker",), cut=True).text is None):
         text = _cued(completion)
     if text is None:
         return Verdict(Outcome.UNPARSEABLE, reason="no answer tag, box, or 'the answer is X'")

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from r1zero.data.records import Problem
+from r1zero.data.records import FinishReason, Problem
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.tags import final_answer
@@ -56,21 +56,29 @@ _SMALL_POWER = re.compile(
     ),
 )
 def reasoning_gym(
-    completion: str, problem: Problem, *, threshold: float = 1.0, partial: bool = False, whole: bool = False
+    completion: str,
+    problem: Problem,
+    finish_reason: FinishReason = "stop",
+    *,
+    threshold: float = 1.0,
+    partial: bool = False,
+    whole: bool = False,
 ) -> Verdict:
     """Correct when the task's own scorer gives the answer at least `threshold` (of 1).
 
     problem.data holds `reasoning_gym`, the task's name, and `entry`, as the package made it. The answer is read from
-    the answer tag, else from the last box; whole: else it is the text after the thinking. partial: a lower score of
-    the scorer counts as the verdict's score; else 0, since many scorers pay 0.01 to 0.5 for an attempt.
+    the answer tag, else from the last box; whole: else it is the text after the thinking, if that was not cut off.
+    partial: a lower score of the scorer counts as the verdict's score; else 0, since many scorers pay 0.01 to 0.5 for
+    an attempt.
     What is equal is the task's to say, and loose in places: gsm_symbolic takes the first number of the answer, so that
     the tag or box should hold the answer alone. An answer that the scorer fails on is unparseable.
     """
     task, entry = problem.data.get("reasoning_gym"), problem.data.get("entry")
     if not isinstance(task, str) or not isinstance(entry, Mapping):
         return Verdict(Outcome.ERROR, reason="the problem's data has no `reasoning_gym` task and `entry`")
-    answer = final_answer(completion)
-    if answer is None and whole and "<answer>" not in completion:
+    cut = finish_reason == "length"
+    answer = final_answer(completion, cut=cut)
+    if answer is None and whole and not cut and "<answer>" not in completion:
         answer = completion.rpartition("</think>")[2].strip() or None
     if answer is None:
         return Verdict(Outcome.UNPARSEABLE, reason="no answer tag and no box" if not whole else "no answer")

@@ -39,6 +39,8 @@ from typing import Any, Literal
 from r1zero.data.records import FinishReason, Problem
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.errors import UserError, unknown_name
+from r1zero.verifiers.text.cut import has_closed_fence
+from r1zero.verifiers.text.extract import CUT, is_committed
 
 ENTRY_POINT_GROUP = "r1zero.verifiers"
 
@@ -86,10 +88,14 @@ class Verifier:
     def __call__(self, sample: Sample, options: Mapping[str, Any] | None = None) -> Verdict:
         """The verdict on `sample`, timed. What the function raises propagates; the pool turns it into `error`.
 
-        A completion cut off at the limit in which no answer was found is `truncated`, not `unparseable`, whichever
-        verifier looked: one rule here instead of one in each.
+        One rule for a completion cut off at the limit, whichever verifier looks: it counts only where it has committed
+        itself to an answer (a closed answer tag, a complete box or marked answer with no open reasoning behind it, a
+        closed fence). All else is `truncated`, never `wrong` or `unparseable`; penalties judge what is there.
         """
         began = time.perf_counter()
+        cut = sample.finish_reason == "length" and self.judges != "shaping"
+        if cut and not (is_committed(sample.completion) or has_closed_fence(sample.completion)):
+            return Verdict(Outcome.TRUNCATED, reason=CUT, seconds=time.perf_counter() - began)
         verdict = self.function(**{name: getattr(sample, name) for name in self.inputs}, **(options or {}))
         if not isinstance(verdict, Verdict):
             raise TypeError(f"verifier {self.name!r} returned {type(verdict).__name__}, not a Verdict")

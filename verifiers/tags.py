@@ -15,8 +15,10 @@ import html
 import re
 import unicodedata
 
+from r1zero.data.records import FinishReason
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, register
+from r1zero.verifiers.text.extract import CUT, extract
 
 _R1_ORDER = ("<think>", "</think>", "<answer>", "</answer>")
 # What prints like each letter of "think" and "answer", or nearly: letters of other scripts, small capitals, digits.
@@ -101,13 +103,16 @@ def _thinking_fault(thinking: str, min_think_chars: int) -> str | None:
 
 
 @register("answer_tags", judges="format", example=Sample(completion="<think>1 + 1 is 2.</think> <answer>2</answer>"))
-def answer_tags(completion: str, *, min_think_chars: int = 1) -> Verdict:
+def answer_tags(completion: str, finish_reason: FinishReason = "stop", *, min_think_chars: int = 1) -> Verdict:
     """Correct when the turn is `<think>…</think><answer>…</answer>`: each tag once, in this order, both blocks with
     something to read in them (markup, comments and punctuation aside), and nothing but white space around them.
 
     min_think_chars: fewest letters and digits of the thinking; 0 lets thinking of punctuation pass.
-    Everything else is `wrong` with the first fault found as the reason; `extracted` is the answer block's text.
+    Everything else is `wrong` with the first fault found as the reason; `extracted` is the answer block's text. A
+    completion cut off at the token limit before it closed its answer is `truncated`.
     """
+    if finish_reason == "length" and "</answer>" not in completion:
+        return Verdict(Outcome.TRUNCATED, reason=CUT)
     strange = strange_tag(completion)
     if strange is not None:
         return _wrong(f"a tag is not written exactly: {strange!r}")
@@ -164,12 +169,13 @@ def think_format(completion: str, *, min_think_chars: int = 1) -> Verdict:
     return Verdict(Outcome.CORRECT, reason="one think block, then text", extracted=after.strip())
 
 
-def final_answer(completion: str) -> str | None:
+def final_answer(completion: str, *, cut: bool = False) -> str | None:
     """What a completion gives as its answer in an answer tag or a box; None where it gives none.
 
     Text in `<think>` never counts, and an unclosed think block hides all that follows. An answer tag goes before a box.
     Of several tags the contents must agree, of several boxes the last wins; an unclosed last tag or box is no answer,
-    so that an earlier one cannot stand in for it.
+    so that an earlier one cannot stand in for it. cut: the completion ended at the token limit, and a box that more
+    reasoning follows is no answer.
     """
     text = completion.rpartition("</think>")[2]
     if "<think>" in text:
@@ -180,6 +186,8 @@ def final_answer(completion: str) -> str | None:
             return None
         answers = {block.partition("</answer>")[0].strip() for block in blocks}
         return answers.pop() or None if len(answers) == 1 else None
+    if cut and extract(text, ("boxed",), cut=True).text is None:
+        return None
     return last_box(text)
 
 

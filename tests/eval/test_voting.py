@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -34,6 +35,11 @@ def said(extracted: str | None, *, correct: bool = False, problem: str = "p", in
         score=float(correct),
         extracted=extracted,
     )
+
+
+def test_a_completion_cut_off_before_its_answer_has_no_vote(pool: VerifierPool) -> None:
+    cut = replace(said("0.5"), outcome=Outcome.TRUNCATED, finish_reason="length")
+    assert answer_classes([[cut, said("1/2"), cut, said("0.5")]], pool) == [[-1, 1, -1, 1]]
 
 
 def test_equal_answers_vote_together_however_they_are_written(pool: VerifierPool) -> None:

@@ -8,7 +8,8 @@ A cascade, each stage sound on its own; the verdict's reason names the one that 
 4. One typed parser for both sides (`normalize`, `tokens`, `grammar`, `nodes`): nothing is ever evaluated as code.
 5. Comparison by kind (`compare`, `sets`, `scalars`, `units`), down to expressions, equal by structure, by exact
    arithmetic (`exact`), by residues in a prime field, or by evaluation to many digits (`symbolic`, `numeric`).
-Neither sympy nor math-verify takes part: every stage works on our own tree, and mpmath is the only library under it.
+Neither sympy nor math-verify takes part unless `ask_sympy` says so: every stage works on our own tree, and mpmath is
+the only library under it.
 
 What counts as equal:
 - The exact value: 1/2 = 0.5 = 2/4 = 50%, 1.5e3 = 1500, 3 1/2 = 7/2, \\sqrt{117} = 3\\sqrt{13}, sec^2 x = 1 + tan^2 x.
@@ -43,13 +44,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from r1zero.data.records import FinishReason, Problem
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.math import cost
+from r1zero.verifiers.math.asked import in_asked_unit
 from r1zero.verifiers.math.choices import chosen_letters, gold_letters
-from r1zero.verifiers.math.compare import compare
-from r1zero.verifiers.math.nodes import Group, Node, OverLimitError, Seq, Text, UnreadableError, show
+from r1zero.verifiers.math.nodes import Group, Node, OverLimitError, Seq, Text, UndefinedError, UnreadableError, show
 from r1zero.verifiers.math.normalize import has_comma_thousands
 from r1zero.verifiers.math.parse import names_of, parse
+from r1zero.verifiers.math.readings import compare_readings
 from r1zero.verifiers.math.symbolic import Result
 from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.text import extract
@@ -59,18 +62,29 @@ _EXAMPLE = Sample(completion="<think>6 x 7</think> The answer is $\\boxed{\\frac
 
 
 @register("math", example=_EXAMPLE)
-def math(completion: str, answer: str, *, rules: Sequence[str] = extract.RULES) -> Verdict:
+def math(
+    completion: str,
+    answer: str,
+    finish_reason: FinishReason = "stop",
+    problem: Problem | None = None,
+    *,
+    rules: Sequence[str] = extract.RULES,
+    ask_sympy: bool = False,
+) -> Verdict:
     """Correct when the final answer of `completion` is mathematically equal to `answer`; the rules are in the module.
 
     rules: extraction rules, in order: boxed, answer_tag, marker, whole, last. ("boxed",) is the strict contract.
+    ask_sympy: where no stage finds a value to compare, sympy is asked (`equivalence_sympy`). Off: on the 821 labelled
+    cases it gains nothing, and it is slow.
     """
     gold = answer.strip()
     if not gold:
         return Verdict(Outcome.ERROR, reason="the gold answer is empty")
-    found = extract.extract(completion, rules)
+    cut = finish_reason == "length"
+    found = extract.extract(completion, rules, cut=cut)
     letters = gold_letters(gold)
-    if letters is not None:
-        verdict = _judge_choice(found, completion, letters, rules)
+    if letters is not None and not (cut and found.text is None):
+        verdict = _judge_choice(found, completion, letters, rules, cut)
         if verdict is not None:
             return verdict
     if found.text is None:
@@ -83,7 +97,7 @@ def math(completion: str, answer: str, *, rules: Sequence[str] = extract.RULES) 
         same = ours[0] * theirs[1] == theirs[0] * ours[1]
         if same or "." not in gold:  # a decimal gold may be rounded: `compare` knows the tolerance
             return _verdict(same, "exact", pred, gold, found)
-    return _judge(found, gold)
+    return _judge(found, gold, problem.prompt if problem is not None else "", ask_sympy)
 
 
 _PLAIN = re.compile(
@@ -130,7 +144,7 @@ def _read_gold(text: str) -> _Gold:
     return _Gold(tree, listed=listed, names=names_of(tree))
 
 
-def _judge(found: extract.Extraction, answer: str) -> Verdict:
+def _judge(found: extract.Extraction, answer: str, question: str, ask_sympy: bool) -> Verdict:
     """Beyond identity: parse and compare."""
     gold = _read_gold(answer)
     pred = found.text or ""
@@ -144,12 +158,28 @@ def _judge(found: extract.Extraction, answer: str) -> Verdict:
             return Verdict(Outcome.ERROR, reason=reason, extracted=_clip(pred))
         with cost.budget():
             result, reference, tree = _compare_readings(gold.tree, gold, tree, pred)
+            result = in_asked_unit(gold.tree, tree, pred, question) or result
+        if ask_sympy and not result.equal and result.stage in _UNDECIDED:
+            result = _by_sympy(gold.tree, tree)
         return _verdict(result.equal, result.stage, show(tree), show(reference), found, pred)
     except (OverLimitError, RecursionError) as error:
         why = str(error) if isinstance(error, OverLimitError) else "nested too deep"
         return Verdict(Outcome.UNPARSEABLE, reason=f"over limit: {why} {by}", extracted=_clip(pred))
     except UnreadableError as error:
         return Verdict(Outcome.UNPARSEABLE, reason=f"cannot be read: {error} {by}", extracted=_clip(pred))
+
+
+_UNDECIDED = ("opaque", "undefined")
+"""Stages at which our own rules find no value to compare."""
+
+
+def _by_sympy(gold: Node, pred: Node) -> Result:
+    from r1zero.verifiers.equivalence_sympy import same_by_sympy
+
+    try:
+        return Result(same_by_sympy(gold, pred), "sympy")
+    except UndefinedError:
+        return Result(False, "undefined")
 
 
 def _read_pred(found: extract.Extraction, gold: _Gold) -> tuple[Node, str]:
@@ -170,7 +200,7 @@ def _read_pred(found: extract.Extraction, gold: _Gold) -> tuple[Node, str]:
 
 def _compare_readings(reference: Node, gold: _Gold, tree: Node, pred: str) -> tuple[Result, Node, Node]:
     """The result, with the two trees it is about: `120,000` is tried as a list of two where the gold may be a list."""
-    result = compare(reference, tree)
+    result = compare_readings(reference, tree)
     if not result.equal:
         ambiguous = has_comma_thousands(pred)
         listed = gold.listed
@@ -178,21 +208,21 @@ def _compare_readings(reference: Node, gold: _Gold, tree: Node, pred: str) -> tu
             listed = reference
         if listed is not None:
             other = parse(pred, thousands=False, names=gold.names) if ambiguous else tree
-            second = compare(listed, other)
+            second = compare_readings(listed, other)
             if second.equal:
                 return second, listed, other
     return result, reference, tree
 
 
 def _judge_choice(
-    found: extract.Extraction, completion: str, letters: frozenset[str], rules: Sequence[str]
+    found: extract.Extraction, completion: str, letters: frozenset[str], rules: Sequence[str], cut: bool
 ) -> Verdict | None:
     """The verdict where the prediction is a choice; None where it is none and the other stages must decide."""
     chosen = chosen_letters(found.text) if found.text is not None else None
     if chosen is None and found.rule == "boxed" and found.text is not None and "marker" in rules:
-        found = extract.extract(completion, ("marker",))  # the box holds a formula, and "Answer: D" follows
+        found = extract.extract(completion, ("marker",), cut=cut)  # the box holds a formula, and "Answer: D" follows
         chosen = chosen_letters(found.text) if found.text is not None else None
-    if chosen is None and found.rule != "boxed" and "marker" in rules:
+    if chosen is None and found.rule != "boxed" and "marker" in rules and not cut:
         in_tag = found.rule == "answer_tag"
         letter = said_letter((found.text if in_tag else extract.visible(completion)) or "")
         if letter is not None:

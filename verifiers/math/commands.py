@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from fractions import Fraction
 
-from r1zero.verifiers.math import cost
+from r1zero.verifiers.math import calculus, cost
 from r1zero.verifiers.math.cursor import Cursor
+from r1zero.verifiers.math.names import under_a_bar, under_an_arrow
 from r1zero.verifiers.math.nodes import (
     MINUS_ONE,
     Call,
@@ -32,14 +35,25 @@ from r1zero.verifiers.math.numerals import flat
 from r1zero.verifiers.math.tokens import Token
 from r1zero.verifiers.math.vocabulary import words as _list
 
+_SIDE = re.compile(r"\^\{?([+-])\}?$")
 _HALF = Num(Fraction(1, 2))
 _MATRICES = set(_list("pmatrix bmatrix matrix array smallmatrix Bmatrix psmallmatrix bsmallmatrix"))
 _LINES = set(_list("aligned align cases gather gathered equation split eqnarray"))
 _INVERSES = {name: f"arc{name}" for name in ("sin", "cos", "tan", "cot", "sinh", "cosh", "tanh")}
 
 
+def _is_solution(node: Node) -> bool:
+    """True for a system that gives each of its names a value: x = 1, y = 2."""
+    items = node.items if isinstance(node, Seq) else (node,)
+    names = [item.operands[0] for item in items if isinstance(item, Relation) and item.ops == ("=",)]
+    return len(names) == len(items) and all(isinstance(name, Sym) for name in names) and len(set(names)) == len(names)
+
+
 class Commands(Cursor):
     """What a name of a function or a backslash begins."""
+
+    integrals = 0
+    """How many integrals are being read, one inside another."""
 
     def function(self, name: str) -> Node:
         if name in ("exp",) and not self.is_op("(", "{", "["):
@@ -90,6 +104,8 @@ class Commands(Cursor):
         sign = self.sign()
         factors = [self.factor()]
         while self.token.kind in ("num", "sym", "const", "cmd") and self.starts_factor(self.token):
+            if self.integrals and self.token.value == "d" and self.peek().kind == "sym":
+                break  # the dx of the integral
             if self.token.kind == "num" and isinstance(factors[-1], Num):
                 raise UnreadableError("two numbers side by side")
             factors.append(self.factor())
@@ -107,7 +123,7 @@ class Commands(Cursor):
                 if self.is_op("("):  # plain frac(1,2) is no LaTeX
                     raise UnreadableError("frac without its arguments")
                 top = self.argument(single_digit=True)
-                return divide(top, self.argument(single_digit=True))
+                return self.quotient(top, self.argument(single_digit=True))
             case "sqrt" | "qdrt" | "cbrt":
                 return self.root(name)
             case "binom" | "dbinom" | "tbinom":
@@ -128,7 +144,11 @@ class Commands(Cursor):
                 inner = self.argument()
                 if isinstance(inner, Num) and name in ("overline", "bar"):
                     raise UnreadableError("a numeral under a bar")
-                return Call({"bar": "overline", "widehat": "hat"}.get(name, name), (inner,))
+                if name in ("overline", "bar"):
+                    return under_a_bar(inner)
+                if name in ("vec", "overrightarrow"):
+                    return under_an_arrow(name, inner)
+                return Call({"widehat": "hat"}.get(name, name), (inner,))
             case "angle" | "triangle":
                 sign: list[str] = [name]
                 while self.token.kind in ("sym", "num") or self.is_op("_"):
@@ -156,6 +176,13 @@ class Commands(Cursor):
             return self.environment(name[6:])
         raise UnreadableError(f"unknown command \\{name}")
 
+    def quotient(self, top: Node, bottom: Node) -> Node:
+        """A fraction, or the derivative of the rest of the product: \\frac{d}{dx} x^2."""
+        match top, bottom:
+            case Sym("d"), Mul((Sym("d"), Sym() as variable)) if self.starts_factor(self.token):
+                return Call("derivative", (self.product(), variable))
+        return divide(top, bottom)
+
     def root(self, name: str) -> Node:
         index: Node = number({"sqrt": 2, "cbrt": 3, "qdrt": 4}[name])
         if name == "sqrt" and self.take("["):
@@ -182,14 +209,33 @@ class Commands(Cursor):
         return Call("opaque " + name, tuple(part for part in (body, lower, upper) if part is not None))
 
     def opaque(self, name: str) -> Node:
-        """An integral, a limit: kept as written, equal only to itself."""
+        """A definite integral, a limit; any other is kept as written, equal only to itself."""
         bounds: list[Node] = []
+        read: dict[str, Node] = {}
+        side = ""
         while self.is_op("_", "^"):
             mark = self.token.value
             self.at += 1
             tokens = self.tokens_of_argument()
             bounds += [Text(mark), Text(flat(tokens))]
-        return Call("opaque " + name, (self.product(), *bounds))
+            if name == "lim" and len(tokens) > 2 and (found := _SIDE.search("".join(t.value for t in tokens))):
+                side = found[1]
+                tokens = tokens[: -len(found[0])]
+            with suppress(UnreadableError):
+                read[mark] = type(self)(tokens).answer()
+        if name == "lim":
+            body = self.product()
+            return calculus.limit(body, read.get("_"), side) or Call("opaque lim", (body, *bounds))
+        self.integrals += 1
+        start = self.at
+        body = self.product()
+        found_integral = calculus.integral(body, read.get("_"), read.get("^")) if name == "int" else None
+        if name == "int" and found_integral is None and self.is_op("+", "-"):  # x^2 + 1 dx
+            end, self.at = self.at, start
+            found_integral = calculus.integral(self.sum(), read.get("_"), read.get("^"))
+            self.at = self.at if found_integral is not None else end
+        self.integrals -= 1
+        return found_integral or Call("opaque " + name, (body, *bounds))
 
     def environment(self, name: str) -> Node:
         if name == "array":
@@ -197,11 +243,13 @@ class Commands(Cursor):
         if name in _LINES:
             # Lines of an alignment are items; the ampersands only place them.
             depth_end = self.find_end(name)
-            inner = [t for t in self.tokens[self.at : depth_end] if t.value != "&"]
-            if name == "cases":
-                raise UnreadableError("a definition by cases")
+            lines = self.tokens[self.at : depth_end]
+            inner = [t for t in lines if t.value != "&"]
             self.at = depth_end + 1
-            return type(self)(inner).answer()
+            node = type(self)(inner).answer()
+            if name == "cases" and not _is_solution(node):
+                raise UnreadableError("a definition by cases")
+            return node
         if name not in _MATRICES and name != "vmatrix":
             raise UnreadableError(f"environment {name!r}")
         rows: list[tuple[Node, ...]] = []

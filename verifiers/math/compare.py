@@ -6,10 +6,9 @@ missing from either, but a tolerance belongs to the gold's own digits only.
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from r1zero.verifiers.math import cost
 from r1zero.verifiers.math.exact import exact
+from r1zero.verifiers.math.matrices import as_matrix, has_matrix
 from r1zero.verifiers.math.names import is_name, is_name_sum
 from r1zero.verifiers.math.nodes import (
     EMPTY,
@@ -21,11 +20,9 @@ from r1zero.verifiers.math.nodes import (
     Const,
     Group,
     Matrix,
-    Mul,
     Node,
     Num,
     OverLimitError,
-    Percent,
     Relation,
     Seq,
     SetOp,
@@ -35,15 +32,21 @@ from r1zero.verifiers.math.nodes import (
     canonical,
     children,
     contains,
-    minus,
-    number,
-    substitute,
 )
-from r1zero.verifiers.math.numeric import OpaqueError, atoms
-from r1zero.verifiers.math.scalars import is_within, number_of, same_numeral, same_ratio, same_scalar, words_in
-from r1zero.verifiers.math.sets import FLIP, NoSetError, is_set, read_set, same_set
+from r1zero.verifiers.math.numeric import OpaqueError
+from r1zero.verifiers.math.relations import (
+    between,
+    is_closed_number,
+    rounds_to,
+    same_argument,
+    same_equation,
+    same_inequalities,
+)
+from r1zero.verifiers.math.scalars import same_numeral, same_ratio, same_scalar, words_in
+from r1zero.verifiers.math.sets import NoSetError, is_set, read_set, same_set
 from r1zero.verifiers.math.signs import MINUS_PLUS, PLUS_MINUS, expand_signs
-from r1zero.verifiers.math.symbolic import Result, proportional, sign_of
+from r1zero.verifiers.math.symbolic import Result
+from r1zero.verifiers.math.words import EMPTY_WORDS
 
 _NO = Result(False, "structure")
 
@@ -78,7 +81,7 @@ def _compare(gold: Node, pred: Node) -> Result:
         return _relations(gold, pred)
     if isinstance(gold, (Seq, Braces)) or isinstance(pred, (Seq, Braces)):
         return _lists(gold, pred)
-    if isinstance(gold, Matrix) or isinstance(pred, Matrix) or _has_matrix(gold) or _has_matrix(pred):
+    if isinstance(gold, Matrix) or isinstance(pred, Matrix) or has_matrix(gold) or has_matrix(pred):
         return _matrices(gold, pred)
     if isinstance(gold, Group) or isinstance(pred, Group):
         return _groups(gold, pred)
@@ -98,9 +101,13 @@ _INFINITE_WORDS = {"infinity", "infinite", "infinitely many", "inf"}
 def _texts(gold: Node, pred: Node) -> Result:
     for one, other in ((gold, pred), (pred, gold)):
         if isinstance(one, Text) and isinstance(other, Const):
-            same = (other == INF and one.words in _INFINITE_WORDS) or (other == EMPTY and one.words == "empty set")
+            same = (other == INF and one.words in _INFINITE_WORDS) or (other == EMPTY and one.words in EMPTY_WORDS)
             return Result(same, "text")
+        if isinstance(one, Text) and isinstance(other, Relation) and other.ops == ("in",):  # x in the empty set
+            return Result(other.operands[1] == EMPTY and one.words in EMPTY_WORDS, "text")
     first, second = words_in(gold), words_in(pred)
+    if first == "no real solution" and second == "no solution":
+        return Result(True, "text")
     return Result(first is not None and first == second, "text")
 
 
@@ -134,7 +141,7 @@ def _sets(gold: Node, pred: Node) -> Result | None:
 
 def _relations(gold: Node, pred: Node) -> Result:
     if isinstance(gold, Group) or isinstance(pred, Group):
-        gold, pred = _between(gold), _between(pred)
+        gold, pred = between(gold), between(pred)
         if isinstance(gold, Group) and isinstance(pred, Group):
             return _groups(gold, pred)
     if isinstance(gold, Relation) and isinstance(pred, Relation):
@@ -153,14 +160,6 @@ def _relations(gold: Node, pred: Node) -> Result:
     if assigned is None:
         return _NO
     return _compare(assigned[1], pred)
-
-
-def _between(node: Node) -> Node:
-    """a < x < b as the interval (a, b), for ends that are not numbers; any other tree as it is."""
-    match node:
-        case Relation((low, Sym(), high), ("<" | "<=" as first, "<" | "<=" as second)):
-            return Group("(" if first == "<" else "[", (low, high), ")" if second == "<" else "]")
-    return node
 
 
 def assignment(relation: Relation, lenient: bool = False) -> tuple[Node, Node] | None:
@@ -183,113 +182,28 @@ def assignment(relation: Relation, lenient: bool = False) -> tuple[Node, Node] |
     if ops[0] == "=" and names(operands[0]):
         name = operands.pop(0)
         ops.pop(0)
-    elif not _is_closed_number(operands[0]):
+    elif not is_closed_number(operands[0]):
         return None
     # The values on the equal side of the first approximately-sign have to agree, those behind it to be near.
     exact_count = ops.index("~") + 1 if "~" in ops else len(operands)
     values, shown = operands[:exact_count], operands[exact_count:]
     if any(not _compare(values[0], value).equal for value in values[1:]):
         return None
-    if any(not _rounds_to(values[-1], value) for value in shown):
+    if any(not rounds_to(values[-1], value) for value in shown):
         return None
     return canonical(name if name is not None else values[0]), values[-1]
 
 
-def _is_closed_number(node: Node) -> bool:
-    try:
-        plain = number_of(node)
-        return plain is not None and not atoms(plain) and not contains(plain, INF, EMPTY)
-    except OpaqueError:
-        return False
-
-
-def _rounds_to(value: Node, shown: Node) -> bool:
-    """True for `2/3 ~ 0.67`: the right side is the left one, rounded or cut off at its own digits."""
-    if isinstance(value, (Group, Seq)) and isinstance(shown, (Group, Seq)):
-        pairs = zip(value.items, shown.items, strict=False)
-        return len(value.items) == len(shown.items) and all(_rounds_to(one, other) for one, other in pairs)
-    first, second = number_of(value), number_of(shown)
-    if first is None or second is None:
-        return False
-    if isinstance(shown, Percent) and isinstance(shown.value, Num):  # 1/3 ~ 33.3%
-        first, second = Mul((first, number(100))), shown.value
-    if isinstance(second, Num):
-        return is_within(first, second, cut=True)
-    factor = proportional(first, second)  # x ~ 22/7, x ~ 3.14 r^2
-    return factor is not None and is_within(factor, Num(Fraction(1), 2, 3))
-
-
 def _two_relations(gold: Relation, pred: Relation) -> Result:
-    pred = _same_argument(gold, pred)
+    pred = same_argument(gold, pred)
     first, second = assignment(gold), assignment(pred)
     if first is not None and second is not None and first[0] == second[0]:
         return _compare(first[1], second[1])
     if set(gold.ops) == {"="} and set(pred.ops) == {"="}:
         if len(gold.ops) == len(pred.ops) == 1:
-            return Result(_same_equation(gold, pred), "equation")
+            return Result(same_equation(gold, pred), "equation")
         return _NO
-    return Result(_same_inequalities(gold, pred), "inequality")
-
-
-def _same_argument(gold: Relation, pred: Relation) -> Relation:
-    """f(t) = 3t with the gold's name for the argument, f(x) = 3x."""
-    match gold.operands[0], pred.operands[0]:
-        case Call("apply", (first, Sym() as ours)), Call("apply", (second, Sym() as theirs)) if first == second:
-            renamed = substitute(pred, {theirs: ours})
-            if isinstance(renamed, Relation) and not contains(pred, ours):
-                return renamed
-    return pred
-
-
-def _same_equation(gold: Relation, pred: Relation) -> bool:
-    """L = R and its multiples: L - R is a constant times L' - R'."""
-    if any(_words_only(node) for node in (*gold.operands, *pred.operands)):
-        return {words_in(node) for node in gold.operands} == {words_in(node) for node in pred.operands}
-    left, right = minus(*gold.operands), minus(*pred.operands)
-    try:
-        if not atoms(left) or not atoms(right):
-            return False
-        return proportional(left, right) is not None
-    except (OpaqueError, UndefinedError):
-        return False
-
-
-def _words_only(node: Node) -> bool:
-    return isinstance(node, Text)
-
-
-def _same_inequalities(gold: Relation, pred: Relation) -> bool:
-    """The same pairs `e > 0`, up to a positive factor, in any order: f(2) < f(1) < f(4) and f(4) > f(1) > f(2)."""
-    try:
-        first, second = _pairs(gold), _pairs(pred)
-        if first is None or second is None or len(first) != len(second):
-            return False
-        for strict, left in first:
-            for at, (other, right) in enumerate(second):
-                if strict == other and _same_sign(left, right, strict == "!="):
-                    del second[at]
-                    break
-            else:
-                return False
-        return not second
-    except (OpaqueError, UndefinedError):
-        return False
-
-
-def _pairs(chain: Relation) -> list[tuple[str, Node]] | None:
-    pairs = []
-    for left, op, right in zip(chain.operands, chain.ops, chain.operands[1:], strict=False):
-        if op not in FLIP or op == "=":
-            return None
-        if op in ("<", "<="):
-            left, right, op = right, left, FLIP[op]
-        pairs.append((op, minus(left, right)))
-    return pairs
-
-
-def _same_sign(left: Node, right: Node, either: bool) -> bool:
-    factor = proportional(left, right)
-    return factor is not None and (either or sign_of(factor) == 1)
+    return Result(same_inequalities(gold, pred), "inequality")
 
 
 # Lists, sets, tuples
@@ -435,28 +349,8 @@ def _groups(gold: Node, pred: Node) -> Result:
 # Matrices
 
 
-def _has_matrix(node: Node) -> bool:
-    return isinstance(node, Mul) and any(isinstance(factor, Matrix) for factor in node.factors)
-
-
-def _matrix(node: Node) -> Matrix | None:
-    """A matrix, with a scalar in front multiplied in; a tuple is a column."""
-    if isinstance(node, Matrix):
-        return node
-    if isinstance(node, Group) and node.left + node.right in ("()", "[]"):
-        rows = tuple(item.items for item in node.items if isinstance(item, Group))
-        if len(rows) == len(node.items) and len({len(row) for row in rows}) == 1:
-            return Matrix(rows)
-        return Matrix(tuple((item,) for item in node.items))
-    if isinstance(node, Mul) and sum(isinstance(factor, Matrix) for factor in node.factors) == 1:
-        scalars = tuple(factor for factor in node.factors if not isinstance(factor, Matrix))
-        (inner,) = (factor for factor in node.factors if isinstance(factor, Matrix))
-        return Matrix(tuple(tuple(Mul((*scalars, cell)) for cell in row) for row in inner.rows))
-    return None
-
-
 def _matrices(gold: Node, pred: Node) -> Result:
-    first, second = _matrix(gold), _matrix(pred)
+    first, second = as_matrix(gold), as_matrix(pred)
     if first is None or second is None:
         return Result(False, "matrix")
     if (len(first.rows), len(first.rows[0])) != (len(second.rows), len(second.rows[0])):

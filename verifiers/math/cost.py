@@ -41,6 +41,11 @@ MAX_STEPS = 30_000
 MAX_NUMERIC_LOG2 = 1 << 22
 """|log2| of a number in floating point of any precision."""
 
+
+class TinyPowerError(OverLimitError):
+    """A power so close to 0 that an integral to infinity may take it for 0."""
+
+
 _BRACKET = re.compile(r"[({\[]|[)}\]]")
 _DIGITS = re.compile(rf"\d{{{MAX_DIGITS + 1},}}")
 

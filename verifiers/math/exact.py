@@ -105,7 +105,7 @@ def _whole_root(value: int, index: int) -> int | None:
 def _exact_call(name: str, args: tuple[Node, ...]) -> Fraction | None:
     if name in ("sum", "prod"):
         return _exact_range(name, args)
-    if name not in ("factorial", "binom", "abs", "floor", "ceil", "mod", "root", "gcd", "lcm", "max", "min"):
+    if name not in ("factorial", "gamma", "binom", "abs", "floor", "ceil", "mod", "root", "gcd", "lcm", "max", "min"):
         return None
     values: list[Fraction] = []
     for arg in args:
@@ -120,6 +120,10 @@ def _exact_call(name: str, args: tuple[Node, ...]) -> Fraction | None:
             if n > cost.MAX_FACTORIAL:
                 raise OverLimitError(f"the factorial of more than {cost.MAX_FACTORIAL}")
             return Fraction(math.factorial(int(n)))
+        case "gamma", [n]:
+            if n.denominator != 1 or n < 1:
+                return None
+            return _exact_call("factorial", (Num(n - 1),))
         case "binom", [n, k]:
             if n.denominator != 1 or k.denominator != 1 or n < 0:
                 return None

@@ -44,6 +44,7 @@ from r1zero.verifiers.math.nodes import (
     number,
     rebuild,
 )
+from r1zero.verifiers.math.numerals import is_mixed
 from r1zero.verifiers.math.tokens import Token
 from r1zero.verifiers.math.values import Values
 
@@ -244,7 +245,20 @@ class Parser(Values):
             if isinstance(more, Quantity):
                 return Add((Quantity(value, unit), more))
             raise UnreadableError("a number after a unit")
-        return Quantity(value, unit)
+        return self.with_smaller_unit(Quantity(value, unit))
+
+    def with_smaller_unit(self, first: Quantity) -> Node:
+        """`2 hours and 30 minutes` as a sum; `5 cm and 3 cm` and `2 m and 3 s` are two answers, and stay so."""
+        start = self.at
+        if self.token.kind == "and" and self.peek().kind == "num":
+            self.at += 1
+            more = self.sum()
+            if isinstance(more, Quantity):
+                large, small = units.read(first.unit), units.read(more.unit)
+                if large and small and large[0] == small[0] and large[1] > small[1]:
+                    return Add((first, more))
+        self.at = start
+        return first
 
     def is_plain_condition(self, words: str) -> bool:
         """True where all that follows `for all` is about names: `x`, `x, y in R`, `n >= 1`; never a second value."""
@@ -289,7 +303,7 @@ class Parser(Values):
                 factor = self.factor()
                 last = factors[-1]
                 part = factor.value if isinstance(factor, (Percent, Degrees)) else factor
-                if isinstance(last, Num) and self.is_mixed(last, part):
+                if isinstance(last, Num) and is_mixed(last, part):
                     whole = Add((last, part))
                     factors[-1] = whole if part is factor else rebuild(factor, (whole,))
                 else:
@@ -311,21 +325,6 @@ class Parser(Values):
                 self.at += 3
                 return Add((whole, part))
         raise UnreadableError(f"two numbers side by side: {top.value!r}")
-
-    @staticmethod
-    def is_mixed(whole: Num, part: Node) -> bool:
-        """True for a whole number before a proper fraction of whole numbers, written as one (\\frac)."""
-        if whole.places is not None or whole.value.denominator != 1 or whole.value < 1:
-            return False
-        if not (isinstance(part, Mul) and len(part.factors) == 2 and isinstance(part.factors[1], Pow)):
-            return False
-        top, bottom = part.factors[0], part.factors[1].base
-        return (
-            isinstance(top, Num)
-            and isinstance(bottom, Num)
-            and top.value.denominator == bottom.value.denominator == 1
-            and 0 < top.value < bottom.value
-        )
 
     def starts_factor(self, token: Token) -> bool:
         if token.kind in ("num", "sym", "func"):

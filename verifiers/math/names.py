@@ -11,10 +11,12 @@ from r1zero.verifiers.math.nodes import (
     Group,
     Mul,
     Node,
+    Num,
     Pow,
     Quantity,
     Sym,
     Text,
+    number,
 )
 from r1zero.verifiers.text.sentences import CHANGES, DENIES
 
@@ -32,7 +34,19 @@ def is_name(node: Node) -> bool:
         case Call("abs", (inner,)):
             return _is_segment(inner) or isinstance(inner, Call)
         case Call(name, _):
-            return name in ("apply", "prime", "overline", "hat", "vec", "overrightarrow", "index", "dot", "ddot", "det")
+            return name in (
+                "apply",
+                "prime",
+                "overline",
+                "digits",
+                "hat",
+                "vec",
+                "overrightarrow",
+                "index",
+                "dot",
+                "ddot",
+                "det",
+            )
         case Mul(factors):
             is_angle = len(factors) == 2 and isinstance(factors[1], Sym) and factors[1].name.startswith("angle")
             return is_angle or _is_segment(node)
@@ -90,3 +104,27 @@ def _upright(factor: Node) -> Node:
         case Pow(base, exponent) if exponent == MINUS_ONE:
             return base
     return factor
+
+
+def under_a_bar(inner: Node) -> Node:
+    """What \\overline{} over letters side by side means: a segment AB in any order, or a numeral by its digits abc."""
+    if not isinstance(inner, Mul):
+        return Call("overline", (inner,))
+    digits: list[Node] = []
+    for factor in inner.factors:
+        match factor:
+            case Sym(name) if len(name) == 1 and name.isalpha():
+                digits.append(factor)
+            case Num(value, None) if value.denominator == 1:
+                digits += [number(int(digit)) for digit in str(value)]
+            case _:
+                return Call("overline", (inner,))
+    capital = all(isinstance(digit, Sym) and digit.name.isupper() for digit in digits)
+    if (capital and len(digits) == 2) or {digit.name for digit in digits if isinstance(digit, Sym)} <= set("zw"):
+        return Call("overline", (inner,))
+    return Call("digits", tuple(digits))
+
+
+def under_an_arrow(name: str, inner: Node) -> Node:
+    """A vector from A to B, whose letters keep their order; any other vector as it is."""
+    return Call(name, inner.factors) if _is_segment(inner) and isinstance(inner, Mul) else Call(name, (inner,))

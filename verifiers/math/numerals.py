@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from r1zero.verifiers.math import cost
-from r1zero.verifiers.math.nodes import BaseN, Node, Num, OverLimitError, UnreadableError
+from r1zero.verifiers.math.nodes import BaseN, Mul, Node, Num, OverLimitError, Pow, UnreadableError
 from r1zero.verifiers.math.tokens import Token
 
 
@@ -54,3 +54,18 @@ def flat(tokens: list[Token]) -> str:
         token.value.lower() if token.kind == "text" else token.value for token in tokens if token.value not in "{}"
     )
     return _WORD_BASES.get(flat, flat)
+
+
+def is_mixed(whole: Num, part: Node) -> bool:
+    """True for a whole number before a proper fraction of whole numbers, written as one (\\frac)."""
+    if whole.places is not None or whole.value.denominator != 1 or whole.value < 1:
+        return False
+    if not (isinstance(part, Mul) and len(part.factors) == 2 and isinstance(part.factors[1], Pow)):
+        return False
+    top, bottom = part.factors[0], part.factors[1].base
+    return (
+        isinstance(top, Num)
+        and isinstance(bottom, Num)
+        and top.value.denominator == bottom.value.denominator == 1
+        and 0 < top.value < bottom.value
+    )

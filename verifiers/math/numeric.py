@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from r1zero.verifiers.math import cost
+from r1zero.verifiers.math import calculus, cost
 from r1zero.verifiers.math.exact import exact
 from r1zero.verifiers.math.nodes import (
     Add,
@@ -66,6 +66,9 @@ def atoms(node: Node) -> frozenset[Node]:
         if any(atom != variable and variable in atoms_inside(atom) for atom in inner):
             raise OpaqueError("a sum over unknown terms")
         return (inner - {variable}) | atoms(low) | atoms(high)
+    if isinstance(node, Call) and node.name in calculus.NAMES and node.name != "derivative":
+        bounds = frozenset[Node]().union(*(atoms(bound) for bound in node.args[2:]))
+        return (atoms(node.args[0]) - {node.args[1]}) | bounds
     found: frozenset[Node] = frozenset()
     for child in children(node):
         found |= atoms(child)
@@ -122,6 +125,8 @@ def evaluate(node: Node, point: Mapping[Node, Any], ctx: Any, real: bool) -> Any
         case Call(name, args):
             if name in _ATOM_CALLS:
                 return _lookup(node, point)
+            if name in calculus.NAMES or calculus.is_endless(node):
+                return calculus.value(node, point, ctx, real, evaluate)
             if name in ("sum", "prod"):
                 return _range(name, args, point, ctx, real)
             return _call(name, [evaluate(arg, point, ctx, real) for arg in args], ctx, real)
@@ -181,7 +186,10 @@ def _re(value: Any) -> Any:
 def _check_size(ctx: Any, base: Any, power: Any) -> None:
     size = ctx.mag(base)
     if size not in (ctx.ninf, ctx.inf) and abs(power) * (abs(size) + 1) > cost.MAX_NUMERIC_LOG2:
-        raise OverLimitError("a power of more than 2^22 bits")
+        error = OverLimitError
+        if _is_real(power) and (_re(power) < 0) == (size > 0):
+            error = cost.TinyPowerError
+        raise error("a power of more than 2^22 bits")
 
 
 def _range(name: str, args: tuple[Node, ...], point: Mapping[Node, Any], ctx: Any, real: bool) -> Any:
@@ -203,6 +211,7 @@ def _range(name: str, args: tuple[Node, ...], point: Mapping[Node, Any], ctx: An
 
 
 _MAX_ANGLE_LOG2 = 200
+_MAX_SPECIAL = 200
 
 
 def _call(name: str, values: list[Any], ctx: Any, real: bool) -> Any:
@@ -251,6 +260,13 @@ def _call(name: str, values: list[Any], ctx: Any, real: bool) -> Any:
             if _re(x) > cost.MAX_FACTORIAL:
                 raise OverLimitError(f"the factorial of more than {cost.MAX_FACTORIAL}")
             return ctx.mpf(math.factorial(int(_re(x))))
+        if name in ("gamma", "zeta"):
+            if abs(x) > _MAX_SPECIAL:
+                raise OverLimitError(f"{name} of a large number")
+            at_pole = _is_real(x) and _re(x) == ctx.nint(_re(x)) and (_re(x) <= 0 if name == "gamma" else _re(x) == 1)
+            if at_pole:
+                raise UndefinedError(f"{name} at a pole")
+            return getattr(ctx, name)(x)
         if name == "re":
             return _re(x)
         if name == "im":

@@ -18,6 +18,7 @@ from r1zero.verifiers.math.nodes import (
     children,
 )
 from r1zero.verifiers.math.normalize import normalise
+from r1zero.verifiers.math.notations import rewrite, school_mark
 from r1zero.verifiers.math.tokens import tokenise
 from r1zero.verifiers.math.words import NAMED_SETS, plain_text, words_of
 
@@ -29,7 +30,10 @@ def parse(text: str, *, thousands: bool = True, names: frozenset[str] = frozense
     A text that is words and not maths becomes `Text`. Raises UnreadableError, or OverLimitError from the cost gate.
     """
     cost.check_text(text)
-    text = normalise(text, thousands)
+    mark = school_mark(text)
+    if mark is not None:
+        return Text(mark)
+    text = rewrite(normalise(text, thousands))
     if not text:
         raise UnreadableError("empty")
     tokens = tokenise(text, names)

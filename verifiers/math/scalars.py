@@ -119,9 +119,9 @@ def same_scalar(gold: Node, pred: Node) -> Result:
         pred = _add_quantities(pred) or pred
     gold, pred = _signed_out(gold), _signed_out(pred)
     if isinstance(gold, Quantity) and not isinstance(pred, Quantity):
-        pred = _with_unit_letters(pred)
+        pred = with_unit_letters(pred)
     elif isinstance(pred, Quantity) and not isinstance(gold, Quantity):
-        gold = _with_unit_letters(gold)
+        gold = with_unit_letters(gold)
     if isinstance(gold, Degrees) or isinstance(pred, Degrees):
         return _degrees(gold, pred)
     if isinstance(gold, Percent) or isinstance(pred, Percent):
@@ -149,7 +149,7 @@ def _signed_out(node: Node) -> Node:
 _UNIT_LETTERS = frozenset("msghNJWVKL")
 
 
-def _with_unit_letters(node: Node) -> Node:
+def with_unit_letters(node: Node) -> Node:
     """5m, 10m/s, 9.8m/s^2 as a quantity, to be compared with another one; any other node as it is."""
     if not (isinstance(node, Mul) and isinstance(node.factors[0], Num) and len(node.factors) > 1):
         return node

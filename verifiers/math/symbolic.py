@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from r1zero.verifiers.math.calculus import AGREE_DIGITS, POINTS, is_approximate
 from r1zero.verifiers.math.exact import PRIMES, exact, residue, root_of_minus_one
 from r1zero.verifiers.math.nodes import (
     IMAGINARY,
@@ -124,9 +125,10 @@ def _numeric(left: Node, right: Node) -> bool:
         # The floor of a name that stands for whole numbers would be idle: then it does not.
         idle = frozenset[Node]().union(*(atoms(step) for step in steps if _is_whole(step)))
         whole = [name for name in names if name in _COUNTING_NAMES and name not in idle]
+    points = POINTS if is_approximate(left) or is_approximate(right) else _POINTS
     for real in (True, False):
         agreed, refusal = 0, None
-        for trial in range(3 * _POINTS):
+        for trial in range(3 * points):
             # A floor jumps at whole numbers: ceil(x) and floor(x) + 1 differ there, and nowhere else.
             at_whole = names if steps and trial % 3 == 2 else whole
             point = _point(names, at_whole, rng, trial, real)
@@ -139,7 +141,7 @@ def _numeric(left: Node, right: Node) -> bool:
                 refusal = error
                 continue
             agreed += 1
-            if agreed >= _POINTS:
+            if agreed >= points:
                 return True
         if agreed >= 3:
             return True
@@ -168,6 +170,8 @@ def _point(names: list[Node], whole: Sequence[Node], rng: random.Random, trial: 
 
 def _agree_at(left: Node, right: Node, point: dict[Node, Any], real: bool) -> bool:
     """Whether two expressions agree at a point, relative to their size, however small it is."""
+    if is_approximate(left) or is_approximate(right):
+        return _nearly(left, right, point, real)
     # A small number in them (10^-34) makes a small difference: look that much deeper, twice for its square.
     fine = _DIGITS + 2 * min(_MAX_TINY_DIGITS, _tiny_digits(left) + _tiny_digits(right))
     ctx = context(fine)
@@ -186,9 +190,18 @@ def _agree_at(left: Node, right: Node, point: dict[Node, Any], real: bool) -> bo
     return bool(abs(first - second) <= gap * ctx.mpf(10) ** -(_MORE_DIGITS * 3 // 4))
 
 
+def _nearly(left: Node, right: Node, point: dict[Node, Any], real: bool) -> bool:
+    """Whether two values agree to the digits that an integral or a limit is good for."""
+    ctx = context(_DIGITS)
+    first, second = evaluate(left, point, ctx, real), evaluate(right, point, ctx, real)
+    return bool(abs(first - second) <= ctx.mpf(10) ** -AGREE_DIGITS * max(abs(first), abs(second), ctx.one))
+
+
 def _closed(left: Node, right: Node) -> bool:
     for real in (True, False):
         try:
+            if is_approximate(left) or is_approximate(right):
+                return _nearly(left, right, {}, real)
             ctx = context(_DIGITS)
             first, second = evaluate(left, {}, ctx, real), evaluate(right, {}, ctx, real)
             if _relative(ctx, first, second) > ctx.mpf(10) ** -12:

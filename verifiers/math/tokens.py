@@ -144,6 +144,9 @@ def _command(text: str, at: int, name: str, spaced: bool, tokens: list[Token], n
         if NUMERAL.fullmatch((content or "").strip()) and text[end:].lstrip().startswith("_"):
             add(Token("text", (content or "").strip(), spaced))  # \\text{3A}_{12}
             return end
+        if name in ("mathbf", "boldsymbol", "bm", "bf") and (content or "").strip() in ("i", "j", "k"):
+            add(Token("sym", (content or "").strip(), spaced))  # a unit vector
+            return end
         _text(content or "", name in TEXT_COMMANDS, spaced, tokens, names)
         return end
     elif name in SKIPPED:

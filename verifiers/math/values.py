@@ -32,7 +32,7 @@ from r1zero.verifiers.math.numerals import digits_of, flat, read_going_on, read_
 from r1zero.verifiers.math.tokens import Token
 from r1zero.verifiers.math.words import words_of
 
-_FUNCTION_NAMES = set("fghFGHPQWTNOu") | {"phi", "psi", "Theta", "Omega", "Phi"}
+_FUNCTION_NAMES = set("fghFGHPQWTNOu") | {"phi", "psi", "Theta", "Omega", "Phi", "Gamma", "zeta"}
 """Names that a bracket applies to rather than multiplies."""
 _ORDINALS = ("st", "nd", "rd", "th")
 
@@ -230,6 +230,8 @@ class Values(Commands):
         if inverse:
             node = Call("inverse", (node,))
         arguments = argument.items if isinstance(argument, Seq) else (argument,)
+        if name in ("Gamma", "zeta") and isinstance(node, Sym) and not primed and len(arguments) == 1:
+            return Call(name.lower(), arguments)
         return Call("apply", (node, *arguments))
 
     def inverse_mark(self) -> bool:

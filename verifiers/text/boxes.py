@@ -13,6 +13,8 @@ class Boxed(NamedTuple):
 
     text: str | None
     reason: str = ""
+    end: int | None = None
+    """Where the last box ends in the text."""
 
 
 _BOX = re.compile(
@@ -122,7 +124,7 @@ def last_boxes(text: str) -> Boxed | None:
     if part:
         return Boxed(None, f"the last box is a part of a larger expression: {part}")
     if len(contents) > 1:
-        return Boxed(contents[0] if len(set(contents)) == 1 else ", ".join(contents))
+        return Boxed(contents[0] if len(set(contents)) == 1 else ", ".join(contents), end=after)
     content = _SAID_IN_BOX.sub("", contents[0])
     suffix = _AFTER.match(text, after)
     if suffix is not None:
@@ -130,7 +132,7 @@ def last_boxes(text: str) -> Boxed | None:
     if _NEGATED.search(_SPACING.sub(" ", text[max(text.rfind("\n", 0, start) + 1, start - 20, 0) : start])):
         content = f"-({content})"
     other = another_answer(content, text[after : after + 400], corrections=False)
-    return Boxed(content if other is None else f"{content} or {other}")
+    return Boxed(content, end=after) if other is None else Boxed(f"{content} or {other}")
 
 
 def _boxes(text: str) -> list[tuple[int, int, int, int]]:

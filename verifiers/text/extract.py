@@ -15,6 +15,8 @@ mark decides, and only that one:
 An answer with another one offered behind it ("5, maybe 7", "5. Or 7.") is extracted with it, as "5 or 7": a list, which
 is equal to no single answer (`sentences`).
 
+In a completion that was cut off at the token limit only what it has committed itself to is an answer (`cut`).
+
 Every scan is linear in the text. `answer` and `math` record the rule that fired in their verdicts.
 """
 
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 
 from r1zero.errors import unknown_name
 from r1zero.verifiers.text.boxes import last_boxes
+from r1zero.verifiers.text.cut import is_closed
 from r1zero.verifiers.text.sentences import (
     BOLD,
     FORMULA,
@@ -50,10 +53,18 @@ class Extraction:
     reason: str = ""
     shorter: tuple[str, ...] = ()
     """Narrower readings of the same words, for a reader to whom `text` makes no sense (a sentence around a number)."""
+    end: int | None = None
+    """Where in the visible text a box or a marked answer ends; None for what half a text cannot be held to."""
 
 
-def extract(completion: str, rules: Sequence[str] = RULES) -> Extraction:
-    """The answer of a completion by the first of `rules` that finds its mark. Raises UserError for an unknown rule."""
+CUT = "cut off at the token limit before it committed itself to an answer"
+
+
+def extract(completion: str, rules: Sequence[str] = RULES, *, cut: bool = False) -> Extraction:
+    """The answer of a completion by the first of `rules` that finds its mark. Raises UserError for an unknown rule.
+
+    cut: the completion ended at the token limit, so that only a definite commitment is an answer.
+    """
     text = visible(completion)
     if text is None:
         return Extraction(None, reason="a think block is left open")
@@ -64,8 +75,26 @@ def extract(completion: str, rules: Sequence[str] = RULES) -> Extraction:
             raise unknown_name("extraction rule", rule, _FUNCTIONS)
         found = _FUNCTIONS[rule](text)
         if found is not None:
-            return found
+            return found if not cut or _is_definite(found, text) else Extraction(None, rule=found.rule, reason=CUT)
     return Extraction(None, reason="no answer found by " + ", ".join(rules))
+
+
+def _is_definite(found: Extraction, text: str) -> bool:
+    """Whether half a text is held to what a rule found in it: a closed tag, or a box or marked answer left standing."""
+    if found.text is None or found.rule == "answer_tag":
+        return True
+    if found.end is None:
+        return False
+    rest = text[found.end :]
+    in_tag = found.rule == "boxed" and text.rfind("<answer>", 0, found.end) > text.rfind("</answer>", 0, found.end)
+    return (in_tag and "</answer>" in rest and "<answer>" not in rest) or is_closed(
+        found.text, rest, boxed=found.rule == "boxed"
+    )
+
+
+def is_committed(completion: str) -> bool:
+    """Whether a completion cut off at the limit gives an answer all the same: a closed tag, a box, a marked answer."""
+    return any(extract(completion, (rule,), cut=True).text is not None for rule in ("answer_tag", "boxed", "marker"))
 
 
 _THINK = re.compile(r"<(/?)think(?:ing)?>")
@@ -110,7 +139,7 @@ def _without_comments(text: str) -> str:
 
 def _boxed(text: str) -> Extraction | None:
     found = last_boxes(text)
-    return None if found is None else Extraction(found.text, rule="boxed", reason=found.reason)
+    return None if found is None else Extraction(found.text, rule="boxed", reason=found.reason, end=found.end)
 
 
 # Tags
@@ -192,7 +221,7 @@ _SENTENCE_END = re.compile(
 )
 _DISPLAY = re.compile(r"\s*(?:\\\[(.*?)\\\]|\\\((.*?)\\\)|\$\$(.*?)\$\$)", re.DOTALL)
 _MAX_MARKED = 4000
-
+_TENTATIVE = re.compile(r"\b(?:should|would|must|was|were)\b", re.IGNORECASE)
 
 _LEAD = re.compile(
     r"[\s*_:#\"“]*(?:(?:so|thus|hence|therefore|that|the|my|our|final|correct|numerical)\b[,:\s*_]*){0,6}",
@@ -224,7 +253,8 @@ def _marker(text: str) -> Extraction | None:
         other = another_answer(candidate, text[after : after + 400])
         if other is not None:
             return Extraction(f"{candidate} or {other}", rule="marker")
-        return Extraction(candidate, rule="marker", shorter=shorter(candidate))
+        tentative = kind == "so" or _TENTATIVE.search(text, start, end) is not None
+        return Extraction(candidate, rule="marker", shorter=shorter(candidate), end=None if tentative else after)
     return Extraction(None, rule="marker", reason="the answer is denied or asked for") if denied else None
 
 
