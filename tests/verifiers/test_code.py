@@ -9,8 +9,8 @@ import pytest
 
 from r1zero.data.records import FinishReason, Problem
 from r1zero.verifiers import Outcome, Sample, Verdict, VerifierPool, VerifierSpec, get
-from r1zero.verifiers.code import extract_program, prompt_code, visible
 from r1zero.verifiers.sandbox import Job, Report, Status, TestResult, sandbox_status
+from r1zero.verifiers.text.program import extract_program, prompt_code, visible
 from tests import SHARED
 from tests.mutants import mutants
 

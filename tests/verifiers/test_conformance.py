@@ -119,10 +119,13 @@ def test_built_in_verifiers_pass(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["math", "answer", "cosine_length", "reasoning_gym"])
+@pytest.mark.parametrize(
+    "name",
+    ["math", "answer", "cosine_length", "reasoning_gym", "exact", "f1", "regex", "json_schema", "instructions"],
+)
 def test_larger_built_in_verifiers_pass(name: str) -> None:
-    if name == "reasoning_gym":
-        pytest.importorskip("reasoning_gym")
+    if name in ("reasoning_gym", "json_schema"):
+        pytest.importorskip("jsonschema" if name == "json_schema" else name)
     assert failed(name) == {}
 
 

@@ -28,6 +28,12 @@ GOLD_FIELDS = ("gold", "answer")
 OUTPUT_FIELDS = ("output", "completion", "pred")
 LABEL_FIELDS = ("correct", "expected")
 
+# Read here; a row's other fields are the problem's data (tests in any shape, choices, a schema).
+_OWN_FIELDS = frozenset(
+    {*GOLD_FIELDS, *OUTPUT_FIELDS, *LABEL_FIELDS, "id", "problem", "problem_id", "prompt", "finish_reason",
+     "num_tokens", "debatable", "verdicts", "data"}
+)  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRow:
@@ -223,7 +229,7 @@ def _row(raw: Mapping[str, Any], where: str, group_by: str, known: Mapping[str, 
     if output is None:
         raise UserError(f"{where}: needs one of the fields {', '.join(OUTPUT_FIELDS)}")
     gold = str(_first(raw, GOLD_FIELDS) or "")
-    data = raw.get("data") or {key: raw[key] for key in ("tests", "entry_point", "stdin_tests") if key in raw}
+    data = raw.get("data") or {key: value for key, value in raw.items() if key not in _OWN_FIELDS}
     finish_reason: FinishReason = "length" if raw.get("finish_reason") == "length" else "stop"
     question = str(raw.get("problem") or raw.get("prompt", ""))
     problem = Problem(id=str(raw.get("problem_id", "")), prompt=question, answer=gold, data=data, source=where)

@@ -20,7 +20,9 @@ What this does not stop:
   (`assert near(f(3), 9)`): it comes from the program, as it would in one process. What the tests define or import, and
   members of common library modules (`isclose`, `Counter`, `deepcopy`), never do.
 What it does not support: tests that patch the program's globals, read its source, or compare objects of the program's
-own classes by the program's own `__eq__`; programs that start processes or need packages beyond the standard library.
+own classes by the program's own `__eq__`; programs that start processes; a node (LeetCode) that the program changes in
+place and the tests look at afterwards: it was given a copy.
+Packages, where a setting names them, and the C++ compiler, which alone may start processes, are mounted read-only.
 """
 
 from __future__ import annotations

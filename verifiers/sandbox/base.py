@@ -20,7 +20,9 @@ class Job:
     """One untrusted program and what to try on it."""
 
     source: str
-    """The program, as Python source."""
+    """The program, as source text."""
+    language: str = "python"
+    """`python`, or `cpp`: compiled in the sandbox first; it takes `input_tests` only."""
     tests: str = ""
     """Python source whose every `assert` must hold; it takes `entry_point` from the program."""
     entry_point: str = ""
@@ -29,6 +31,16 @@ class Job:
     """Trusted source (the prompt's helpers) that the tests use rather than the program's names."""
     input_tests: tuple[InputTest, ...] = ()
     """Runs of the program as a script."""
+    checker: str = ""
+    """Trusted Python source that judges an output in place of a comparison; see `r1zero.verifiers.sandbox.script`."""
+    strict: bool = False
+    """Outputs are the same only line by line, blanks at a line's end and empty lines at the text's end aside."""
+    tolerance: float = 0.0
+    """How far a printed number may be from an expected one, relative above 1. 0: as text."""
+    library: tuple[tuple[str, str, str], ...] = ()
+    """Names the program finds without importing them: (name, module, attribute, or "" for the module)."""
+    packages: tuple[str, ...] = ()
+    """Paths of installed packages that the program may import; see `packages.package_paths`."""
     all_tests: bool = False
     """True: go on after a failed test, for partial credit."""
     timeout_seconds: float = 4.0

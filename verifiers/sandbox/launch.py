@@ -36,6 +36,7 @@ _BOOT = (
     "for name,code in marshal.loads(b):\n m=sys.modules[name]=type(sys)(name);exec(code,m.__dict__)\n"
     "m.main(fd)\n"
 )
+_PACKAGES = "/packages"
 _PYTHON_FLAGS = ("-I", "-S", "-B", "-X", "utf8")
 
 
@@ -49,6 +50,10 @@ class Limits:
     """Processor time; the wall clock's deadline is the caller's."""
     disk_bytes: int = 16 << 20
     """The private /tmp, and any one file."""
+    packages: tuple[str, ...] = ()
+    """Paths of installed packages it may import: mounted read-only."""
+    compiler: bool = False
+    """It may start processes, and finds the system's programs and headers: to run a compiler, never a program."""
     processes: int = 64
     """Processes and threads (the filter allows no second process at all; see `seccomp`)."""
 
@@ -67,7 +72,7 @@ class Limits:
 
 def program_limits(job: Job) -> Limits:
     """The limits of a job's program."""
-    return Limits(memory_bytes=job.memory_bytes, cpu_seconds=int(job.timeout_seconds) + 2)
+    return Limits(memory_bytes=job.memory_bytes, cpu_seconds=int(job.timeout_seconds) + 2, packages=job.packages)
 
 
 class Process:
@@ -131,6 +136,9 @@ class Launcher(Protocol):
     def status(self) -> str | None:
         """None when it works here, else one line: what is missing and what mends it."""
 
+    def package_folders(self, packages: tuple[str, ...]) -> list[str]:
+        """The folders in which a process started with `packages` finds them."""
+
     def command(self, python_args: list[str], limits: Limits, fds: Mapping[str, int]) -> list[str]:
         """The command line that runs Python with `python_args`. `fds`: `info`, to write the pid of the process inside
         to, as bubblewrap does, and `seccomp`, the filter to read (where there is one)."""
@@ -148,12 +156,21 @@ class Bubblewrap:
     def command(self, python_args: list[str], limits: Limits, fds: Mapping[str, int]) -> list[str]:
         size = ["--size", str(limits.disk_bytes), "--tmpfs", "/tmp", "--chdir", "/tmp"]
         options = ["--info-fd", str(fds["info"])]
+        for path in limits.packages:
+            options += ["--ro-bind", path, f"{_PACKAGES}/{Path(path).name}"]
+        if limits.compiler:
+            for folder in ("/usr/bin", "/usr/include", "/usr/libexec"):
+                options += ["--ro-bind-try", folder, folder]
         if "seccomp" in fds:
             options += ["--seccomp", str(fds["seccomp"])]
         bwrap = shutil.which("bwrap")
         if bwrap is None:
             raise FileNotFoundError("bwrap")
-        return [bwrap, *_bubblewrap_base(), *size, "--remount-ro", "/", *options, "--", _inside_python(), *python_args]
+        end = ["--remount-ro", "/", "--", _inside_python()]
+        return [bwrap, *_bubblewrap_base(), *size, *options, *end, *python_args]
+
+    def package_folders(self, packages: tuple[str, ...]) -> list[str]:
+        return [_PACKAGES] if packages else []
 
     def status(self) -> str | None:
         return _bubblewrap_status()
@@ -165,6 +182,9 @@ class Unprotected:
 
     def command(self, python_args: list[str], limits: Limits, fds: Mapping[str, int]) -> list[str]:
         return [_outside_python(), *python_args]
+
+    def package_folders(self, packages: tuple[str, ...]) -> list[str]:
+        return sorted({str(Path(path).parent) for path in packages})
 
     def status(self) -> str | None:
         return None
@@ -186,7 +206,7 @@ def start(launcher: Launcher, role: str, limits: Limits) -> Process:
         fds = {"info": info_write}
         try:
             if protected and seccomp.supported():
-                fds["seccomp"] = _filter_fd(role == "tester")
+                fds["seccomp"] = _filter_fd(role == "tester" or limits.compiler)
                 passed.callback(os.close, fds["seccomp"])
             python_args = [*_PYTHON_FLAGS, "-c", _BOOT, str(theirs.fileno()), str(len(code))]
             popen = subprocess.Popen(

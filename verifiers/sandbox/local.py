@@ -8,16 +8,34 @@ import json
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
-from r1zero.verifiers.sandbox.base import Job, Report, Status, TestResult
+from r1zero.verifiers.sandbox.base import InputTest, Job, Report, Status, TestResult
 from r1zero.verifiers.sandbox.inside import codec
 from r1zero.verifiers.sandbox.launch import Launcher, Limits, Process, program_limits, start
-from r1zero.verifiers.sandbox.script import not_run, receive_by, run_script
+from r1zero.verifiers.sandbox.script import (
+    Ran,
+    checked,
+    checker_message,
+    execute,
+    failed,
+    judged,
+    not_run,
+    output_limit,
+    receive_by,
+)
 
 _TESTER_MEMORY_BYTES = 1 << 30
 _TESTER_START_SECONDS = 20.0  # a cold disk; paid once, and not from a program's time
 _LATE_SECONDS = 0.2
+
+_COMPILER = Limits(memory_bytes=2 << 30, cpu_seconds=10, disk_bytes=64 << 20, compiler=True)
+_COMPILE_SECONDS = 10.0
+"""Besides the program's own time: half a second is usual."""
+_MAX_BINARY_BYTES = 16 << 20
+_COMPILE = """d=$(mktemp -d) && g++ -x c++ -std=c++17 -O2 -o "$d/program" - >&2 && cat "$d/program"
+code=$?; rm -rf "$d"; exit $code"""
 
 
 class LocalSandbox:
@@ -82,21 +100,26 @@ class LocalSandbox:
             self._own.tester = tester
         return tester
 
-    def _program(self) -> Process:
-        """A fresh process for one program: the one started ahead if there is one."""
+    def _program(self, limits: Limits) -> Process:
+        """A fresh process for one program: the one started ahead if there is one that fits."""
         program, self._own.standby = self._own.standby, None
-        return program if program is not None and program.ours else start(self.launcher, "program", Limits())
+        if program is not None and program.ours and self._own.standby_packages == limits.packages:
+            return program
+        if program is not None:
+            program.kill()
+        return start(self.launcher, "program", Limits(packages=limits.packages))
 
-    def _start_ahead(self) -> None:
+    def _start_ahead(self, job: Job) -> None:
         """Start the next program's process, while this one's runs: most of a start is waiting for the kernel."""
         with contextlib.suppress(OSError):
-            self._own.standby = start(self.launcher, "program", Limits())
+            self._own.standby = start(self.launcher, "program", Limits(packages=job.packages))
+            self._own.standby_packages = job.packages
 
     def _run_tests(self, job: Job, tester: Process, deadline: float) -> Report:
-        program = self._program()
+        program = self._program(program_limits(job))
         try:
-            _ask(tester.channel, job, program.channel)
-            self._start_ahead()
+            _ask(tester.channel, job, self.launcher.package_folders(job.packages), program.channel)
+            self._start_ahead(job)
             answer = _answer_by(tester.channel, deadline)
         finally:
             program.kill()
@@ -115,22 +138,70 @@ class LocalSandbox:
         return Report(status=_STATUSES[answer["status"]], tests=results, reason=answer.get("reason", ""))
 
     def _run_inputs(self, job: Job, report: Report, deadline: float) -> Report:
+        rlimits = program_limits(job).rlimits()
+        body: list[Any] = ["script", job.source, job.library, {}]
+        if job.language == "cpp":
+            binary = self._compile(job)
+            if isinstance(binary, Report):
+                return binary
+            deadline = time.monotonic() + job.timeout_seconds
+            body = ["binary", binary]
+        message = [body[0], rlimits, self.launcher.package_folders(job.packages), *body[1:]]
         results = list(report.tests)
         for index, test in enumerate(job.input_tests):
-            program = self._program()
-            try:
-                outcome = run_script(program, job, test, deadline, meanwhile=self._start_ahead)
-            finally:
-                program.kill()
-            rest = [not_run(test) for test in job.input_tests[index + 1 :]]
+            outcome = self._run_input(job, test, message, deadline)
+            left = [not_run(test) for test in job.input_tests[index + 1 :]]
             if isinstance(outcome, Status):
                 reason = f"over {job.timeout_seconds:g} s in input {index + 1}" if outcome is Status.TIMEOUT else ""
-                return Report(status=outcome, tests=(*results, not_run(test), *rest), reason=reason)
+                return Report(status=outcome, tests=(*results, not_run(test), *left), reason=reason)
             results.append(outcome)
             if outcome.status == "failed" and not job.all_tests:
-                results += rest
+                results += left
                 break
         return dataclasses.replace(report, tests=tuple(results))
+
+    def _run_input(self, job: Job, test: InputTest, message: list[Any], deadline: float) -> TestResult | Status:
+        ran = self._execute(job, message, test.input, output_limit(test), deadline)
+        if isinstance(ran, Status):
+            return ran
+        if isinstance(ran, str):
+            return failed(test, ran)
+        result = judged(job, test, ran)
+        if result is not None:
+            return result
+        limits = Limits(memory_bytes=_TESTER_MEMORY_BYTES, cpu_seconds=int(job.timeout_seconds) + 2)
+        asked = checker_message(limits.rlimits(), job.checker, test, ran)
+        checker = self._execute(job, asked, "", output_limit(test), deadline)
+        return checker if isinstance(checker, Status) else checked(test, ran, checker)
+
+    def _execute(self, job: Job, message: list[Any], given: str, max_bytes: int, deadline: float) -> Ran | Status | str:
+        program = self._program(program_limits(job))
+        try:
+            return execute(program, message, given, max_bytes, deadline, meanwhile=lambda: self._start_ahead(job))
+        finally:
+            program.kill()
+
+    def _compile(self, job: Job) -> bytes | Report:
+        """The program's machine code; or the report that says why there is none."""
+        if not Path("/usr/bin/g++").exists():
+            return Report(status=Status.BAD_TESTS, reason="language cpp needs g++ in /usr/bin: `apt-get install g++`")
+        process = start(self.launcher, "program", _COMPILER)
+        deadline = time.monotonic() + _COMPILE_SECONDS
+        message: list[object] = ["compile", _COMPILER.rlimits(), [], _COMPILE]
+        try:
+            ran = execute(process, message, job.source, _MAX_BINARY_BYTES, deadline, meanwhile=lambda: None)
+        finally:
+            process.kill()
+        if isinstance(ran, Ran) and ran.code == 0:
+            return ran.output
+        if ran is Status.NO_SANDBOX:
+            return Report(status=Status.NO_SANDBOX)
+        if isinstance(ran, Ran):
+            lines = ran.errors.decode(errors="replace").splitlines()
+            reason = next((line for line in lines if "error" in line), ran.last_error or f"exit status {ran.code}")
+            return Report(status=Status.NOT_LOADED, reason=f"it does not compile: {reason[:300]}")
+        reason = f"over {_COMPILE_SECONDS:g} s" if ran is Status.TIMEOUT else str(ran)
+        return Report(status=Status.NOT_LOADED, reason=f"it does not compile: {reason}")
 
 
 class _Own(threading.local):
@@ -138,6 +209,7 @@ class _Own(threading.local):
 
     tester: Process | None = None
     standby: Process | None = None
+    standby_packages: tuple[str, ...] = ()
 
     def clear(self) -> None:
         for process in (self.tester, self.standby):
@@ -154,11 +226,13 @@ _STATUSES = {
 }
 
 
-def _ask(tester: socket.socket, job: Job, program: socket.socket) -> None:
+def _ask(tester: socket.socket, job: Job, paths: list[str], program: socket.socket) -> None:
     """Send the tester a job and the channel to its program. Raises OSError when the tester has gone."""
     request = {
         "source": job.source,
         "program_limits": program_limits(job).rlimits(),
+        "paths": paths,
+        "library": job.library,
         "tests": job.tests,
         "entry_point": job.entry_point,
         "prelude": job.prelude,

@@ -1,4 +1,9 @@
-"""stdin/stdout tests: the program runs as a script, and what it prints is compared here, outside the sandbox."""
+"""stdin/stdout tests: the program runs as a script, and what it prints is compared here, outside the sandbox.
+
+A checker is a Python program of the data set's. It judges in a process of its own, started after the program's has
+gone: it defines `check(input, expected, output)`, or it is a script that is given three files as arguments, the input,
+the expected output and the printed one, and exits with 0 or prints 1 (Codeforces' `generated_checker`).
+"""
 
 from __future__ import annotations
 
@@ -9,53 +14,106 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from r1zero.verifiers.sandbox.base import InputTest, Job, Status, TestResult
+from r1zero.verifiers.sandbox.compare import same_output
 from r1zero.verifiers.sandbox.inside import codec
-from r1zero.verifiers.sandbox.launch import Process, program_limits
+from r1zero.verifiers.sandbox.launch import Process
 
 _MAX_ERROR_BYTES = 4096
 _MIN_OUTPUT_BYTES = 1 << 20
 
 
-def run_script(
-    process: Process, job: Job, test: InputTest, deadline: float, meanwhile: Callable[[], None]
-) -> TestResult | Status:
-    """The result of one run of `job.source` in `process`, or the status that ends the job.
+CHECKER_FILES = ("input.txt", "expected.txt", "output.txt")
 
-    `meanwhile` is called once the program is on its way. Raises OSError when the process was dead before it began.
+_CHECKER_CALL = """
+if "check" in globals():
+    import sys as _sys
+    print(int(bool(check(*[open(_name, newline="").read() for _name in _sys.argv[1:4]]))))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """A process that ended by itself."""
+
+    code: int
+    output: bytes
+    errors: bytes
+
+    @property
+    def last_error(self) -> str:
+        lines = self.errors.decode(errors="replace").strip().splitlines()
+        return shorten(lines[-1]) if lines else ""
+
+
+def execute(
+    process: Process, message: list[object], given: str, max_bytes: int, deadline: float, meanwhile: Callable[[], None]
+) -> Ran | Status | str:
+    """What came of one whole run of a process that has just been started: how it ended, the status that ends the job,
+    or why its output was not read to the end.
+
+    message: see `inside.program.main`. `meanwhile` is called once the program is on its way. Raises OSError when the
+    process was dead before it began.
     """
     ready = receive_by(process.channel, deadline)
     if ready != b"ready":
         return Status.TIMEOUT if time.monotonic() >= deadline else Status.NO_SANDBOX
-    codec.send(process.channel.fileno(), marshal.dumps(["script", program_limits(job).rlimits(), job.source]))
+    codec.send(process.channel.fileno(), marshal.dumps(message))
     meanwhile()
-    shown = shorten(test.input)
     try:
-        max_bytes = max(_MIN_OUTPUT_BYTES, 2 * len(test.output))
-        output, errors = _converse(process.popen, test.input.encode(errors="replace"), max_bytes, deadline)
+        output, errors = _converse(process.popen, given.encode(errors="replace"), max_bytes, deadline)
         code = process.popen.wait(timeout=max(0.001, deadline - time.monotonic()))
     except (TimeoutError, subprocess.TimeoutExpired):
         return Status.TIMEOUT
     except _TooMuchOutputError as error:
-        return TestResult(test=shown, status="failed", reason=str(error))
-    if code != 0:
-        lines = errors.decode(errors="replace").strip().splitlines()
-        reason = f"exit status {code}" + (f": {shorten(lines[-1])}" if lines else "")
-        return TestResult(test=shown, status="failed", reason=reason)
-    printed = output.decode(errors="replace")
-    if same_output(printed, test.output):
-        return TestResult(test=shown, status="passed")
-    return TestResult(test=shown, status="failed", reason=f"printed {shorten(printed)!r}, not {shorten(test.output)!r}")
+        return str(error)
+    return Ran(code=code, output=output, errors=errors)
 
 
-def same_output(printed: str, expected: str) -> bool:
-    """True when both hold the same lines, blanks at the end of a line and empty lines at the end aside."""
-    return _lines(printed) == _lines(expected)
+def output_limit(test: InputTest) -> int:
+    """How many bytes a program may print."""
+    return max(_MIN_OUTPUT_BYTES, 2 * len(test.output))
 
 
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().split("\n")]
+def failed(test: InputTest, reason: str) -> TestResult:
+    return TestResult(test=shorten(test.input), status="failed", reason=reason)
+
+
+def judged(job: Job, test: InputTest, ran: Ran) -> TestResult | None:
+    """The result of a run by comparison; None where the output is for the job's checker to judge."""
+    if ran.code != 0:
+        return failed(test, f"exit status {ran.code}" + (f": {ran.last_error}" if ran.last_error else ""))
+    if job.checker:
+        return None
+    printed = ran.output.decode(errors="replace")
+    if same_output(printed, test.output, strict=job.strict, tolerance=job.tolerance):
+        return TestResult(test=shorten(test.input), status="passed")
+    return failed(test, f"printed {shorten(printed)!r}, not {shorten(test.output)!r}")
+
+
+def checker_message(limits: dict[str, int], checker: str, test: InputTest, ran: Ran) -> list[object]:
+    """What starts the checker, in a fresh process, once the program is gone: it finds the files `CHECKER_FILES`."""
+    texts = (test.input, test.output, ran.output.decode(errors="replace"))
+    return ["script", limits, [], checker + _CHECKER_CALL, [], dict(zip(CHECKER_FILES, texts, strict=True))]
+
+
+def checked(test: InputTest, ran: Ran, checker: Ran | str) -> TestResult:
+    """The result of a run by what the checker said: it holds for exit status 0 and, where it prints, a last line that
+    is a number of 1 or more."""
+    if isinstance(checker, str):
+        return failed(test, f"the checker {checker}")
+    said = checker.output.decode(errors="replace").split()
+    try:
+        held = checker.code == 0 and (not said or float(said[-1]) >= 1)
+    except ValueError:
+        held = False
+    if held:
+        return TestResult(test=shorten(test.input), status="passed")
+    printed = shorten(ran.output.decode(errors="replace"))
+    because = checker.last_error or shorten(" ".join(said)) or f"exit status {checker.code}"
+    return failed(test, f"printed {printed!r}, which the checker refuses: {because}")
 
 
 class _TooMuchOutputError(Exception):

@@ -70,6 +70,8 @@ def pack(value: Any, export: Callable[[Any], Tree], depth: int = 0) -> Tree:
     if isinstance(value, type):
         name = value.__name__
         return {"T": name} if getattr(builtins, name, None) is value else export(value)
+    if kind.__module__ == "numpy" and hasattr(value, "tolist"):  # its scalars and arrays, as the data they hold
+        return pack(value.tolist(), export, depth)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if name in _TAKE:
         return {"o": [name, *(pack(part, export, depth) for part in _TAKE[name](value))]}

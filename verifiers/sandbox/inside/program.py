@@ -33,23 +33,50 @@ ModuleType = type(sys)
 
 
 def main(channel: int) -> None:
-    """Greet, and run the one job that comes: `["functions", limits, source, names]` or `["script", limits, source]`."""
+    """Greet, and run the one job that comes: `[kind, limits, paths, source, ...]`.
+
+    paths: folders to import packages from. Kinds: `functions` (and names, and library names), `script` (and files to
+    put beside it), `compile` (a shell's script as source), `binary` (a program's bytes as source).
+    """
     send(channel, b"ready")
     message = receive(channel)
     if message is None:
         return
-    kind, limits, source, *rest = marshal.loads(message)
+    kind, limits, paths, source, *rest = marshal.loads(message)
     if kind == "functions":
         null = os.open("/dev/null", os.O_RDWR | os.O_CREAT)  # may be a file: see `launch`
         for fd in (0, 1, 2):
             os.dup2(null, fd)
         os.close(null)
     set_limits(limits)
+    prepare(paths)
     if kind == "functions":
-        Server(channel).serve(source, rest[0])
+        Server(channel).serve(source, *rest)
+        return
+    os.close(channel)
+    if kind == "script":
+        run_script(source, *rest)
+    elif kind == "compile":
+        os.execve("/usr/bin/sh", ["sh", "-c", source], {"PATH": "/usr/bin"})
     else:
-        os.close(channel)
-        run_script(source)
+        run_binary(source)
+
+
+def prepare(paths: list[str]) -> None:
+    """What any program finds: `exit` and `quit` (the `site` module's, which is not loaded), integers of any number of
+    digits, and its packages. A package's own threads would count against the limits on processes and memory."""
+    import builtins
+
+    builtins.exit = builtins.quit = leave  # type: ignore[assignment]
+    sys.set_int_max_str_digits(0)
+    if paths:
+        sys.path[:0] = paths
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ[name] = "1"
+
+
+def leave(code: object = None) -> None:
+    raise SystemExit(code)
 
 
 def set_limits(limits: dict[str, int]) -> None:
@@ -61,12 +88,44 @@ def set_limits(limits: dict[str, int]) -> None:
         resource.setrlimit(number, (value, value))
 
 
-def run_script(source: str) -> None:
-    """Run a whole program as `__main__`: its input and output are the process's own."""
-    sys.argv = ["program.py"]
+def run_script(source: str, library: list[list[str]], files: dict[str, str]) -> None:
+    """Run a whole program as `__main__`: its input and output are the process's own. `files` are put into a fresh
+    working folder, and are the program's arguments."""
+    sys.argv = ["program.py", *files]
+    if files:
+        import tempfile
+
+        os.chdir(tempfile.mkdtemp())
+        for name, text in files.items():
+            with open(name, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  pathlib is slow to import
+                file.write(text)
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
+    give(module, library)
     exec(compile(source, "program.py", "exec", dont_inherit=True), module.__dict__)  # noqa: S102  what the sandbox is for
+
+
+def give(module: Any, library: list[list[str]]) -> None:
+    """Bind library names in a program's module: `[name, module, attribute]`, the module itself for no attribute."""
+    for name, owner, attribute in library:
+        found = __import__(owner)
+        module.__dict__[name] = getattr(found, attribute) if attribute else found
+
+
+def run_binary(program: bytes) -> None:
+    """Become `program`. In memory where that is allowed; the sandbox's filter is against it, and has a /tmp instead."""
+    try:
+        fd = os.memfd_create("program")
+        path: str | int = fd
+    except OSError:
+        path = "/tmp/program"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
+    view = memoryview(program)
+    while view:
+        view = view[os.write(fd, view) :]
+    if path != fd:
+        os.close(fd)
+    os.execve(path, ["program"], {})
 
 
 class Server:
@@ -77,11 +136,12 @@ class Server:
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}  # id of an object -> its handle
 
-    def serve(self, source: str, names: list[str]) -> None:
+    def serve(self, source: str, names: list[str], library: list[list[str]]) -> None:
         # Not `__main__`: a program's own trial run under `if __name__ == "__main__"` is no part of the answer.
         module = ModuleType("program")
         sys.modules["program"] = module  # dataclasses and typing look it up
         try:
+            give(module, library)
             exec(compile(source, "program.py", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
             found = {name: self.pack(module.__dict__[name]) for name in names if name in module.__dict__}
             self.reply({"names": [[name, tree] for name, tree in found.items()]})
@@ -132,6 +192,8 @@ class Server:
             return {"value": None}
         if operation == "len":
             return {"value": len(target)}
+        if operation == "new":
+            return {"value": self.export(object.__new__(target))}
         if operation == "str":
             return {"value": str(target)}
         if operation == "iter":

@@ -91,9 +91,10 @@ def _child(control_fd: int, channel: int, job_bytes: bytes) -> NoReturn:
 def run_tests(channel: int, job: dict[str, Any]) -> dict[str, Any]:
     """The report of one job.
 
-    job: `source` (the program), `program_limits`, `tests`, `entry_point`, `prelude` (trusted code of the prompt),
-    `all_tests` (go on after a failure). Report: `status` (`ran`, `program`: it could not be loaded, `sandbox`: it
-    never started, `tests`: the tests are at fault), `reason`, `tests` (text, passed, failed, reason each), `calls`.
+    job: `source` (the program), `program_limits`, `paths`, `library`, `tests`, `entry_point`, `prelude` (trusted code
+    of the prompt), `all_tests` (go on after a failure). Report: `status` (`ran`, `program`: it could not be loaded,
+    `sandbox`: it never started, `tests`: the tests are at fault), `reason`, `tests` (text, passed, failed, reason
+    each), `calls`.
     """
     recorder = Recorder(job["all_tests"])
     report: dict[str, Any] = {"status": "ran", "reason": "", "tests": recorder.tests, "calls": 0}
@@ -115,7 +116,8 @@ def run_tests(channel: int, job: dict[str, Any]) -> dict[str, Any]:
     program = Program(channel)
     try:
         asked = [name for name in names if name not in prelude]
-        found = program.load(job["program_limits"], job["source"], asked)
+        program.classes = dict.fromkeys(_classes(job["prelude"]))
+        found = program.load(job, asked)
     except Exception as error:  # noqa: BLE001  whatever the program's process answered
         return report | {"status": "program", "reason": _describe(error)}
     namespace: dict[str, Any] = {"__name__": "tests", "_r1zero": recorder}
@@ -327,6 +329,16 @@ def _prelude(source: str, entry_point: str, names: list[str]) -> dict[str, Any]:
     return namespace
 
 
+def _classes(source: str) -> list[str]:
+    """Names of the classes that the prompt's helpers define: what the tests build of them crosses as a copy."""
+    if "class " not in source:
+        return []
+    try:
+        return [node.name for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
 def _call_check(tree: ast.Module, entry_point: str) -> None:
     """HumanEval as published defines `check(candidate)` and leaves the call to the harness: add it where missing."""
     defined = any(isinstance(n, ast.FunctionDef) and n.name == "check" for n in tree.body)
@@ -355,12 +367,18 @@ class Program:
         self.calls = 0
         self.died = False
         self.callbacks: list[Callable[..., Any]] = []
+        self.classes: dict[str, Any] = {}  # the prelude's classes, by name: the program's own of that name
+        self.copies: dict[int, tuple[Any, Remote]] = {}  # id -> an object of such a class, and its copy over there
 
-    def load(self, limits: dict[str, int], source: str, names: list[str]) -> dict[str, Any]:
-        """Load the program under `limits` (rlimits by name); returns what it defines of `names`."""
-        self._send(marshal.dumps(["functions", limits, source, names]))
+    def load(self, job: dict[str, Any], names: list[str]) -> dict[str, Any]:
+        """Load the program under its limits; returns what it defines of `names`."""
+        asked = sorted({*names, *self.classes})
+        message = ["functions", job["program_limits"], job["paths"], job["source"], asked, job["library"]]
+        self._send(marshal.dumps(message))
         reply = self._receive()
-        return {name: self._unpack(tree) for name, tree in reply["names"] if name in names}
+        found = {name: self._unpack(tree) for name, tree in reply["names"] if name in asked}
+        self.classes = {name: found.get(name) for name in self.classes}
+        return {name: value for name, value in found.items() if name in names}
 
     def request(self, operation: str, number: int, name: str = "", args: tuple[Any, ...] = (), **kwargs: Any) -> Any:
         """One operation on an object of the program's; raises what the program raised, as a type of ours."""
@@ -415,10 +433,31 @@ class Program:
     def _export(self, value: Any) -> Tree:
         if isinstance(value, Remote):
             return {"y": object.__getattribute__(value, "_number")}
+        if type(value).__module__ == "prelude" and isinstance(self.classes.get(type(value).__name__), Remote):
+            return {"y": object.__getattribute__(self._copy(value), "_number")}
         if callable(value) and not isinstance(value, type):
             self.callbacks.append(value)
             return {"h": len(self.callbacks) - 1}
         raise UnsendableError(f"an argument of type {type(value).__name__} cannot be given to the program")
+
+    def _copy(self, value: Any) -> Remote:
+        """The copy of a list's or a tree's node (LeetCode) in the program's process, and of all it leads to."""
+        fresh: list[tuple[Any, Remote]] = []
+        todo = [value]
+        while todo:
+            node = todo.pop()
+            if id(node) in self.copies:
+                continue
+            copy = self.classes[type(node).__name__]._ask("new")
+            if not isinstance(copy, Remote):
+                raise ProgramError("the program's process sent no object")
+            self.copies[id(node)] = (node, copy)
+            fresh.append((node, copy))
+            todo += [part for part in vars(node).values() if type(part).__name__ in self.classes]
+        for node, copy in fresh:  # all are there by now: no part makes another, however long the list
+            for name, part in vars(node).items():
+                copy._ask("set", name, (part,))
+        return self.copies[id(value)][1]
 
     def _unpack(self, tree: Tree) -> Any:
         return unpack(tree, self._handle)
