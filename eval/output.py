@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
+from r1zero.eval.compare import Report
 from r1zero.eval.result import EvalResult
 
 
@@ -60,6 +62,42 @@ def table(results: Sequence[EvalResult], title: str) -> Table:
                 row = (f"  {key} {value}", str(mean.num_questions), percent(mean.mean), interval(mean.ci95))
                 out.add_row(*row, style="dim")
     return out
+
+
+def as_text(shown: Table, width: int = 160) -> str:
+    """A table as plain text: a log file or a notebook is not cut to the 80 columns of a terminal that is not there."""
+    console = Console(width=width, color_system=None, force_jupyter=False, force_terminal=False)
+    with console.capture() as capture:
+        console.print(shown)
+    return "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
+
+
+def report_text(report: Report, show: int = 10) -> str:
+    """A comparison as text: what makes the runs unlike, the table, then up to `show` changed problems a benchmark."""
+    lines = [f"UNLIKE: {line}" for line in report.unlike] + [f"note: {line}" for line in report.notes]
+    summary = Table("benchmark", "problems", "A", "B", "B - A", "95% interval", "p", "better", "worse")
+    for c in report.comparisons:
+        low, high = c.paired.ci95
+        summary.add_row(
+            c.name,
+            str(c.num_problems),
+            f"{c.a:.1%}",
+            f"{c.b:.1%}",
+            f"{c.paired.difference * 100:+.1f}",
+            f"{low * 100:+.1f} to {high * 100:+.1f}",
+            f"{c.paired.p_value:.2g}",
+            str(c.better),
+            str(c.worse),
+        )
+    lines.append(as_text(summary))
+    for c in report.comparisons:
+        if c.not_compared:
+            lines.append(f"{c.name}: {c.not_compared} problems left out: a side could not grade all their samples")
+        for q in c.changed[:show]:
+            lines.append(f"  {c.name} {q.problem_id}: {q.a:.0%} -> {q.b:.0%}  {' '.join(q.prompt.split())[:80]}")
+        if len(c.changed) > show:
+            lines.append(f"  ... and {len(c.changed) - show} more changed (--show N)")
+    return "\n".join(lines)
 
 
 def markdown(results: Sequence[EvalResult], label: str, conditions: Mapping[str, str]) -> str:

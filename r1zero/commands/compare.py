@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from r1zero.commands.output import console, file_errors
+from r1zero.commands.output import file_errors
 from r1zero.errors import at_least
 
 
@@ -30,36 +30,10 @@ def add_parser(subparsers: Any) -> None:
 
 def run_compare(args: argparse.Namespace) -> int:
     """`r1zero compare A B`."""
-    from rich.table import Table
-
     from r1zero.eval.compare import compare
+    from r1zero.eval.output import report_text
 
     with file_errors():
         report = compare(Path(args.a), Path(args.b), force=args.force, seed=args.seed, draws=args.draws)
-    for line in report.unlike:
-        print(f"UNLIKE: {line}")
-    for line in report.notes:
-        print(f"note: {line}")
-    summary = Table("benchmark", "problems", "A", "B", "B - A", "95% interval", "p", "better", "worse")
-    for c in report.comparisons:
-        low, high = c.paired.ci95
-        summary.add_row(
-            c.name,
-            str(c.num_problems),
-            f"{c.a:.1%}",
-            f"{c.b:.1%}",
-            f"{c.paired.difference * 100:+.1f}",
-            f"{low * 100:+.1f} to {high * 100:+.1f}",
-            f"{c.paired.p_value:.2g}",
-            str(c.better),
-            str(c.worse),
-        )
-    console().print(summary)
-    for c in report.comparisons:
-        if c.not_compared:
-            print(f"{c.name}: {c.not_compared} problems left out: a side could not grade all their samples")
-        for q in c.changed[: args.show]:
-            print(f"  {c.name} {q.problem_id}: {q.a:.0%} -> {q.b:.0%}  {' '.join(q.prompt.split())[:80]}")
-        if len(c.changed) > args.show:
-            print(f"  ... and {len(c.changed) - args.show} more changed (--show N)")
+    print(report_text(report, args.show))
     return 0

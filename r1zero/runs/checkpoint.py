@@ -79,6 +79,15 @@ def latest_checkpoint(folder: Path) -> Path | None:
     return max(_all(folder), key=step_of, default=None)
 
 
+def step_checkpoint(folder: Path, step: int | None) -> Path | None:
+    """The whole checkpoint of `step`, or for None the best one, as the latest says; None where it is not there."""
+    latest = latest_checkpoint(folder)
+    if step is None and latest is not None:
+        best = json.loads((latest / "trainer" / "state.json").read_text(encoding="utf-8")).get("best")
+        step = best[0] if best else None
+    return next((path for path in _all(folder) if step_of(path) == step), None)
+
+
 def resolve_checkpoint(path: str) -> str:
     """`path` itself; of a run folder its latest checkpoint; of a pipeline's that of its last stage that has one.
 
