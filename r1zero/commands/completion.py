@@ -14,7 +14,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "completion",
         help="tab completion for a shell",
-        description="Prints the script. bash: r1zero completion bash > ~/.local/share/bash-completion/completions/r1zero",
+        description="Prints the script; for bash: source <(r1zero completion bash)",
     )
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     parser.set_defaults(run=run)
@@ -26,9 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
         import shtab
     except ImportError as error:
         raise UserError("tab completion needs the package: pip install 'r1zero[completion]'") from error
-    from r1zero.commands.main import build_parser
-
-    parser = build_parser()
+    parser: argparse.ArgumentParser = arguments.parser
     commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     train = commands.choices["train"]
     # A recipe's settings are read by another parser, and which there are depends on the recipe: here all are offered.

@@ -51,7 +51,7 @@ def _dispatch(argv: list[str]) -> int:
     arguments, rest = parser.parse_known_args(argv)
     if rest and arguments.command != "train":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    arguments.rest = rest
+    arguments.rest, arguments.parser = rest, parser
     code: int = arguments.run(arguments)
     return code
 
