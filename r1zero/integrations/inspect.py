@@ -22,7 +22,9 @@ def inspect_scorer(verifier: str = "math", *, deadline_seconds: float = 10.0, **
     except ImportError as error:
         raise UserError("inspect_scorer needs the package: pip install 'r1zero[inspect]'") from error
 
-    @scorer(metrics=[accuracy(), stderr()], name=f"r1zero_{verifier.rpartition(':')[2]}")
+    @scorer(  # type: ignore[untyped-decorator,unused-ignore]
+        metrics=[accuracy(), stderr()], name=f"r1zero_{verifier.rpartition(':')[2]}"
+    )
     def make() -> Any:
         async def score(state: Any, target: Any) -> Any:
             verdict = await asyncio.to_thread(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,14 @@ def say(text: str, style: str | None = None) -> None:
     if os.environ.get("RANK", "0") != "0":  # set by torchrun and `accelerate launch`
         return
     console.print(text, style=style, markup=False, soft_wrap=True)
+
+
+def readable(text: str, limit: int = 600) -> str:
+    """Sampled text for a reader: as it stands, lines indented under the first, a long one's middle left out."""
+    text = text.strip()
+    if len(text) > limit:
+        text = f"{text[: limit // 2].rstrip()} … {text[-limit // 2 :].lstrip()}"
+    return text.replace("\n", "\n    ")
 
 
 def processes() -> PartialState:
@@ -71,17 +80,24 @@ class Tracker:
 
     def line(self, step: int, metrics: Mapping[str, float]) -> None:
         """The figures of GRPO and PPO that matter, on one line."""
+        scores = [(key.split("/")[1], key, "{:.3f}") for key in metrics if key.endswith("/score")]
+        shown = [
+            ("reward", "reward/mean", "{:.3f}"),
+            ("accuracy", "reward/accuracy", "{:.3f}"),
+            *scores,
+            ("length", "completion/tokens_mean", "{:.0f}"),
+            ("cut", "completion/truncated", "{:.1%}"),
+            ("flat", "group/zero_variance", "{:.0%}"),
+            ("entropy", "policy/entropy", "{:.3f}"),
+            ("kl", "policy/kl", "{:.4f}"),
+            ("mismatch", "mismatch/mean_abs", "{:.1e}"),
+            ("grad", "optimizer/grad_norm", "{:.2f}"),
+        ]
+        # A step without a training batch has no entropy: what was not measured is left out.
         figures = [
-            f"reward {metrics.get('reward/mean', float('nan')):.3f}",
-            f"accuracy {metrics.get('reward/accuracy', float('nan')):.3f}",
-            *(f"{key.split('/')[1]} {metrics[key]:.3f}" for key in metrics if key.endswith("/score")),
-            f"length {metrics.get('completion/tokens_mean', float('nan')):.0f}",
-            f"cut {metrics.get('completion/truncated', float('nan')):.1%}",
-            *([f"flat {metrics['group/zero_variance']:.0%}"] if "group/zero_variance" in metrics else []),
-            f"entropy {metrics.get('policy/entropy', float('nan')):.3f}",
-            *([f"kl {metrics['policy/kl']:.4f}"] if "policy/kl" in metrics else []),
-            f"mismatch {metrics.get('mismatch/mean_abs', float('nan')):.1e}",
-            f"grad {metrics.get('optimizer/grad_norm', float('nan')):.2f}",
+            f"{name} {form.format(metrics[key])}"
+            for name, key, form in shown
+            if key in metrics and not math.isnan(metrics[key])
         ]
         self.show(step, figures, metrics["time/step"])
 

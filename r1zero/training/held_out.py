@@ -15,7 +15,7 @@ from r1zero.eval.result import EvalResult
 from r1zero.models.policy import Row
 from r1zero.prompts import Template
 from r1zero.rollout.base import Engine, OnCompletion, Sampling
-from r1zero.runs.tracking import say
+from r1zero.runs.tracking import readable, say
 from r1zero.training.stage import before_after
 from r1zero.verifiers import VerifierPool, VerifierSpec
 
@@ -87,10 +87,10 @@ class HeldOut:
         lines = []
         before = {s.key: s for s in self.first.samples} if self.first else {}
         for sample in self.last.samples[:3] if self.last else ():
-            lines.append(f"\nproblem {sample.problem_id}: {sample.prompt.strip()!r}, gold {sample.answer}")
+            lines.append(f"\nproblem {sample.problem_id}: {readable(sample.prompt)}   gold: {sample.answer}")
             for name, shown in (("before", before.get(sample.key)), ("after", sample)):
                 if shown is not None:
-                    lines.append(f"  {name}: {shown.completion.strip()!r} -> {shown.outcome} ({shown.reason})")
+                    lines.append(f"  {name}: {readable(shown.completion)} -> {shown.outcome} ({shown.reason})")
         return lines
 
 

@@ -13,7 +13,6 @@ Set-up, resume, best and last checkpoints, warnings, stopping and signals are he
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +28,7 @@ from r1zero.runs.checkpoint import load_trainer_state, prune, save_checkpoint, s
 from r1zero.runs.folder import RunFolder
 from r1zero.runs.resume import complete, find_run
 from r1zero.runs.signals import stop_requests
+from r1zero.runs.threads import trainer_threads
 from r1zero.runs.tracking import Tracker, processes, say
 from r1zero.training.stage import Prepared, Stage
 
@@ -181,6 +181,9 @@ class Loop:
 
 
 def set_threads(accelerator: Accelerator, threads: int) -> None:
-    """Threads of torch on a CPU (0: all cores), set after an engine may have set its own."""
+    """Threads of torch on a CPU (0: the cores, shared with other runs), set after an engine may have set its own."""
     if accelerator.device.type == "cpu":
-        torch.set_num_threads(threads or os.cpu_count() or 1)
+        count, note = trainer_threads(threads)
+        torch.set_num_threads(count)
+        if note:
+            say(note, style="yellow")

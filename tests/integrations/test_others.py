@@ -27,21 +27,28 @@ def test_openrlhf_gets_tensors_and_is_told_which_rewards_are_missing() -> None:
 def test_inspect_scores_with_our_verifier(tmp_path: object) -> None:
     inspect_ai = pytest.importorskip("inspect_ai", reason="Inspect is not installed: pip install 'r1zero[inspect]'")
     from inspect_ai.dataset import Sample
-    from inspect_ai.model import ModelOutput, get_model
+    from inspect_ai.model import ModelOutput
+    from inspect_ai.solver import Generate, Solver, TaskState, solver
 
     from r1zero.integrations.inspect import inspect_scorer
 
-    outputs = [ModelOutput.from_content("mockllm/model", text) for text in (r"\boxed{0.5}", r"\boxed{3}")]
+    @solver
+    def answers_from_metadata() -> Solver:  # no model: Inspect's made one asks the network for a tokenizer
+        async def solve(state: TaskState, generate: Generate) -> TaskState:
+            state.output = ModelOutput.from_content("none", state.metadata["says"])
+            return state
+
+        return solve
+
+    rows = [("1/2", r"\boxed{0.5}"), ("2", r"\boxed{3}"), ("hang", "")]
     task = inspect_ai.Task(
-        dataset=[Sample(input="half?", target="1/2"), Sample(input="two?", target="2")], scorer=inspect_scorer("math")
+        dataset=[Sample(input="?", target=target, metadata={"says": says}) for target, says in rows],
+        solver=answers_from_metadata(),
+        scorer=inspect_scorer("tests.integrations.test_trl:math_or_hang", deadline_seconds=2.0),
     )
-    (log,) = inspect_ai.eval(
-        task,
-        model=get_model("mockllm/model", custom_outputs=outputs),
-        log_dir=str(tmp_path),
-        display="none",
-        max_samples=1,
-    )
-    assert log.status == "success"
-    assert [next(iter(sample.scores.values())).value for sample in log.samples] == [1.0, 0.0]
-    assert log.results.scores[0].metrics["accuracy"].value == 0.5
+    (log,) = inspect_ai.eval(task, model="none/none", log_dir=str(tmp_path), display="none")
+    assert log.status == "success", log.error
+    values = [next(iter(sample.scores.values())).value for sample in log.samples]
+    assert values[:2] == [1.0, 0.0]
+    assert values[2] != values[2]  # NaN: not scored
+    assert log.results.scores[0].metrics["accuracy"].value == 0.5  # of the two that are
