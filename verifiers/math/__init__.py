@@ -42,8 +42,8 @@ What is no answer (`unparseable`): an open think block, an open or empty last bo
 answer of any kind. A hedge (3 or 5), a negation, an undefined value (1/0) is wrong. `error`: the gold cannot be read.
 
 What it does not stop: an answer guessed right; a question's own integral written down unevaluated; an identity that
-only holds to 250 digits at seeded points (no proof is attempted for transcendental functions). Indefinite integrals, and
-sums over unknown terms, are equal only as written.
+only holds to 250 digits at seeded points (no proof is attempted for transcendental functions). Indefinite integrals
+and sums over unknown terms are equal only as written.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def math(
     """Correct when the final answer of `completion` is mathematically equal to `answer`; the rules are in the module.
 
     rules: extraction rules, in order: boxed, answer_tag, marker, whole, last. ("boxed",) is the strict contract.
-    ask_sympy: where no stage finds a value to compare, sympy is asked (`equivalence_sympy`). Off: on the 821 labelled
+    ask_sympy: where no stage finds a value to compare, sympy is asked (`by_sympy`). Off: on the 821 labelled
     cases it gains nothing, and it is slow.
     """
     gold = answer.strip()
@@ -184,7 +184,7 @@ _UNDECIDED = ("opaque", "undefined")
 
 
 def _by_sympy(gold: Node, pred: Node) -> Result:
-    from r1zero.verifiers.equivalence_sympy import same_by_sympy
+    from r1zero.verifiers.math.by_sympy import same_by_sympy
 
     try:
         return Result(same_by_sympy(gold, pred), "sympy")
