@@ -14,8 +14,8 @@ from typing import Any
 from r1zero.data.records import FinishReason
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.errors import UserError
-from r1zero.verifiers.equivalence_sympy import check_cost
 from r1zero.verifiers.math import cost
+from r1zero.verifiers.math.by_sympy import check_cost
 from r1zero.verifiers.math.nodes import OverLimitError, UndefinedError, UnreadableError
 from r1zero.verifiers.math.parse import parse as parse_ours
 from r1zero.verifiers.registry import Sample, register

@@ -42,6 +42,13 @@ def test_a_completion_cut_off_before_its_answer_has_no_vote(pool: VerifierPool) 
     assert answer_classes([[cut, said("1/2"), cut, said("0.5")]], pool) == [[-1, 1, -1, 1]]
 
 
+def test_half_a_text_that_was_graded_by_its_last_number_is_truncated_when_graded_again(pool: VerifierPool) -> None:
+    problem = Problem(id="p", prompt="", answer="12")
+    old = replace(said("12", correct=True), completion="So far 3 + 9 = 12 and", finish_reason="length")
+    new = old.with_verdict(pool.verify([(MATH, old.verifier_input(problem))])[0])
+    assert (new.outcome, new.extracted) == (Outcome.TRUNCATED, None)
+
+
 def test_equal_answers_vote_together_however_they_are_written(pool: VerifierPool) -> None:
     group = [
         said("0.5"),

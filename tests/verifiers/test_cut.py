@@ -38,6 +38,8 @@ TEXTS = [
     ("The final answer is 12", T),  # 120 may follow
     ("The final answer is", T),
     ("#### 12", T),
+    ("A: 12.", T),  # 12.5 may follow
+    ("A: 12.\n", C),
     ("If x were 3, the answer should be 12.", T),
     ("Therefore it is 12.", T),
     ("The final answer is 12. Wait, we have to count", T),

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from r1zero.verifiers import Outcome, Sample, VerifierPool, VerifierSpec
-from r1zero.verifiers.equivalence_sympy import check_cost, to_sympy
 from r1zero.verifiers.math import math
+from r1zero.verifiers.math.by_sympy import check_cost, to_sympy
 from r1zero.verifiers.math.nodes import OverLimitError, UnreadableError
 from r1zero.verifiers.math.parse import parse
 from r1zero.verifiers.registry import get

@@ -29,12 +29,21 @@ What counts as equal:
   that may both be times of day only as they are: 2:30 is not 1:15, nor 1:00 13:00.
 - Words without case, article, plural and punctuation. Multiple choice: the letter, with or without its text.
 - The case of symbols matters; e and i are the constants.
+- A free whole number under another name, `2 n pi` and `2 k pi`, where it counts turns or is said to be whole; a
+  constant C under another name, in a function of something else. Vectors by i, j, k, in angle brackets, as a column.
+  A system `cases` that gives each name its value, as the tuple. "No solution", "none" and the empty set.
+- Binomials however written; `\\overline{AB}` as a segment, `\\overline{ab}` as the numeral 10a + b, not the product.
+- A definite integral, a limit, a derivative, an endless sum, Gamma, zeta, H_3: their values to 15 digits, where mpmath
+  finds one that settles.
+- A unit beside a bare gold in the unit that the question asks for ("how many hours": 150 minutes is 2.5, 2.5 minutes is
+  not); with no question, `5 m` with a space is 5, and `5m` is a product.
 
 What is no answer (`unparseable`): an open think block, an open or empty last box, tags that disagree, text that is no
 answer of any kind. A hedge (3 or 5), a negation, an undefined value (1/0) is wrong. `error`: the gold cannot be read.
 
-What it does not stop: an answer guessed right; an identity that only holds to 250 digits at seeded points (no proof
-is attempted for transcendental functions); integrals, limits and sums over unknown terms equal only as written.
+What it does not stop: an answer guessed right; a question's own integral written down unevaluated; an identity that
+only holds to 250 digits at seeded points (no proof is attempted for transcendental functions). Indefinite integrals
+and sums over unknown terms are equal only as written.
 """
 
 from __future__ import annotations
@@ -74,7 +83,7 @@ def math(
     """Correct when the final answer of `completion` is mathematically equal to `answer`; the rules are in the module.
 
     rules: extraction rules, in order: boxed, answer_tag, marker, whole, last. ("boxed",) is the strict contract.
-    ask_sympy: where no stage finds a value to compare, sympy is asked (`equivalence_sympy`). Off: on the 821 labelled
+    ask_sympy: where no stage finds a value to compare, sympy is asked (`by_sympy`). Off: on the 821 labelled
     cases it gains nothing, and it is slow.
     """
     gold = answer.strip()
@@ -158,7 +167,8 @@ def _judge(found: extract.Extraction, answer: str, question: str, ask_sympy: boo
             return Verdict(Outcome.ERROR, reason=reason, extracted=_clip(pred))
         with cost.budget():
             result, reference, tree = _compare_readings(gold.tree, gold, tree, pred)
-            result = in_asked_unit(gold.tree, tree, pred, question) or result
+            if question or not result.equal:
+                result = in_asked_unit(gold.tree, tree, pred, question) or result
         if ask_sympy and not result.equal and result.stage in _UNDECIDED:
             result = _by_sympy(gold.tree, tree)
         return _verdict(result.equal, result.stage, show(tree), show(reference), found, pred)
@@ -174,7 +184,7 @@ _UNDECIDED = ("opaque", "undefined")
 
 
 def _by_sympy(gold: Node, pred: Node) -> Result:
-    from r1zero.verifiers.equivalence_sympy import same_by_sympy
+    from r1zero.verifiers.math.by_sympy import same_by_sympy
 
     try:
         return Result(same_by_sympy(gold, pred), "sympy")

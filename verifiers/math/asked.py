@@ -10,14 +10,13 @@ from r1zero.verifiers.math.scalars import same_scalar, with_unit_letters
 from r1zero.verifiers.math.symbolic import Result
 
 _UNIT = r"(?:mm|cm|km|m|ms|s|min|h|mg|kg|g|N|J|kJ|W|kW|V|K|L|mL|Hz|Pa)"
-_SPACED = re.compile(
+_SPACED = (
     rf"[-+]?(?:\d[\d.,]*|\\[dt]?frac\{{\d+\}}\{{\d+\}})\s+{_UNIT}(?:\^\{{?[23]\}}?)?"
     rf"(?:\s*/\s*{_UNIT}(?:\^\{{?[23]\}}?)?)?"
 )
-_ASKED = re.compile(
-    r"\b(?:how many|(?:answer|express\w*|length|distance|height|time|speed|area|volume|mass|weight|width|radius|"
-    r"perimeter)\b[^.?!\n]{0,60}?\bin)\s+((?:square |cubic )?[a-z]{1,14})\b",
-    re.IGNORECASE,
+_ASKED = (
+    r"(?i)\b(?:how many|(?:answer|express\w*|length|distance|height|time|speed|area|volume|mass|weight|width|radius|"
+    r"perimeter)\b[^.?!\n]{0,60}?\bin)\s+((?:square |cubic )?[a-z]{1,14})\b"
 )
 _MAX_QUESTION_CHARS = 4000
 
@@ -30,7 +29,7 @@ def in_asked_unit(gold: Node, pred: Node, text: str, question: str) -> Result | 
     """
     if not isinstance(gold, (Num, Mul, Pow)) or not isinstance(pred, (Quantity, Add, Mul)) or _is_named(gold):
         return None
-    spaced = _SPACED.fullmatch(text.strip()) is not None
+    spaced = re.fullmatch(_SPACED, text.strip()) is not None
     asked = _asked(question) if question else None
     answer = with_unit_letters(pred) if asked is not None or spaced else pred
     if not isinstance(answer, Quantity) and not (isinstance(answer, Add) and isinstance(answer.terms[0], Quantity)):
@@ -44,7 +43,7 @@ def in_asked_unit(gold: Node, pred: Node, text: str, question: str) -> Result | 
 
 
 def _asked(question: str) -> str | None:
-    found = {units.singular(m[1].lower()) for m in _ASKED.finditer(question[-_MAX_QUESTION_CHARS:])}
+    found = {units.singular(m[1].lower()) for m in re.finditer(_ASKED, question[-_MAX_QUESTION_CHARS:])}
     named = [word for word in found if units.is_unit_word(word.split()[-1])]
     return named[0] if len(named) == 1 else None
 

@@ -12,12 +12,10 @@ from r1zero.verifiers.math.matrices import as_matrix, has_matrix
 from r1zero.verifiers.math.names import is_name, is_name_sum
 from r1zero.verifiers.math.nodes import (
     EMPTY,
-    INF,
     BaseN,
     Braces,
     Call,
     Colon,
-    Const,
     Group,
     Matrix,
     Node,
@@ -42,11 +40,10 @@ from r1zero.verifiers.math.relations import (
     same_equation,
     same_inequalities,
 )
-from r1zero.verifiers.math.scalars import same_numeral, same_ratio, same_scalar, words_in
+from r1zero.verifiers.math.scalars import same_numeral, same_ratio, same_scalar, same_text
 from r1zero.verifiers.math.sets import NoSetError, is_set, read_set, same_set
 from r1zero.verifiers.math.signs import MINUS_PLUS, PLUS_MINUS, expand_signs
 from r1zero.verifiers.math.symbolic import Result
-from r1zero.verifiers.math.words import EMPTY_WORDS
 
 _NO = Result(False, "structure")
 
@@ -72,7 +69,7 @@ def _undefined(node: Node) -> bool:
 
 def _compare(gold: Node, pred: Node) -> Result:
     if isinstance(gold, Text) or isinstance(pred, Text):
-        return _texts(gold, pred)
+        return same_text(gold, pred)
     if is_set(gold) or is_set(pred):
         found = _sets(gold, pred)
         if found is not None:
@@ -90,25 +87,6 @@ def _compare(gold: Node, pred: Node) -> Result:
     if isinstance(gold, BaseN) or isinstance(pred, BaseN):
         return same_numeral(gold, pred)
     return same_scalar(gold, pred)
-
-
-# Plus-minus
-# Text and choices
-
-_INFINITE_WORDS = {"infinity", "infinite", "infinitely many", "inf"}
-
-
-def _texts(gold: Node, pred: Node) -> Result:
-    for one, other in ((gold, pred), (pred, gold)):
-        if isinstance(one, Text) and isinstance(other, Const):
-            same = (other == INF and one.words in _INFINITE_WORDS) or (other == EMPTY and one.words in EMPTY_WORDS)
-            return Result(same, "text")
-        if isinstance(one, Text) and isinstance(other, Relation) and other.ops == ("in",):  # x in the empty set
-            return Result(other.operands[1] == EMPTY and one.words in EMPTY_WORDS, "text")
-    first, second = words_in(gold), words_in(pred)
-    if first == "no real solution" and second == "no solution":
-        return Result(True, "text")
-    return Result(first is not None and first == second, "text")
 
 
 # Sets of reals

@@ -1,5 +1,8 @@
 """Notations that the grammar has no rule for, rewritten in ones that it has: combinations and permutations, compound
-times and lengths, systems in braces, marks at school. Text to text, before the tokens; a value is never changed."""
+times and lengths, systems in braces, marks at school. Text to text, before the tokens; a value is never changed.
+
+The patterns are text, and compiled by `re` when first needed: most answers need none, and importing stays quick.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +11,38 @@ import re
 _ARG = r"(?:\{\s*(\d{1,4}|[a-z])\s*\}|(\d{1,4}|[a-z]))"
 _UPRIGHT = r"(?:\\(?:text|mathrm|mathbf)\s*\{\s*([CP])\s*\}|([CP]))"
 # {}_{10}C_3, _nC_r, ^{10}C_3, {}^nC_r
-_SIDES = re.compile(rf"(?:\{{\s*\}}\s*)?[_^]\s*{_ARG}\s*{_UPRIGHT}\s*_\s*{_ARG}")
-_CALLED = re.compile(r"(?<![A-Za-z\\])([CP])\s*\(\s*(\d{1,4}|[a-z])\s*,\s*(\d{1,4}|[a-z])\s*\)")
-_INDEXED = re.compile(r"(?<![A-Za-z\\])([CPA])_\s*\{?\s*(\d{1,4})\s*\}?\s*\^\s*(?:\{\s*(\d{1,4})\s*\}|(\d))")
-_CHOOSE = re.compile(
-    r"\(?(?<![\w.])(\d{1,4}|[a-z])\s*(?:\\(?:text|mathrm)\s*\{\s*choose\s*\}|(?<!\\)\bchoose\b)\s*(\d{1,4}|[a-z])(?![\w.])\)?"
+_SIDES = rf"(?:\{{\s*\}}\s*)?[_^]\s*{_ARG}\s*{_UPRIGHT}\s*_\s*{_ARG}"
+_CALLED = r"(?<![A-Za-z\\])([CP])\s*\(\s*(\d{1,4}|[a-z])\s*,\s*(\d{1,4}|[a-z])\s*\)"
+_INDEXED = r"(?<![A-Za-z\\])([CPA])_\s*\{?\s*(\d{1,4})\s*\}?\s*\^\s*(?:\{\s*(\d{1,4})\s*\}|(\d))"
+_CHOOSE = (
+    r"\(?(?<![\w.])(\d{1,4}|[a-z])\s*(?:\\(?:text|mathrm)\s*\{\s*choose\s*\}|(?<!\\)\bchoose\b)\s*"
+    r"(\d{1,4}|[a-z])(?![\w.])\)?"
 )
-_MINUTES = re.compile(r"(?<=\d)\s*min(?=\s*$|\s+\d)")
-_HOURS = re.compile(
-    r"(?<![\w.])(\d+)\s*h(?:rs?)?\s+(\d+)\s*m(?:ins?)?(?![\w^/])|(?<![\w.])(\d+)h(\d+)m(?:in)?(?![\w^/])"
-)
-_FEET = re.compile(r"(\d+)\s*'\s*(\d+(?:\.\d+)?)\s*(?:''|\")")
-_SYSTEM = re.compile(
-    r"(?:\\left\s*)?\\(?:\{|lbrace)\s*\\begin\{(array|aligned|matrix|gathered)\}(?:\s*\{[lcr|\s]*\})?(.*?)\\end\{\1\}"
-    r"(?:\s*\\right\s*\.)?",
-    re.DOTALL,
+_MINUTES = r"(?<=\d)\s*min(?=\s*$|\s+\d)"
+_HOURS = r"(?<![\w.])(\d+)\s*h(?:rs?)?\s+(\d+)\s*m(?:ins?)?(?![\w^/])|(?<![\w.])(\d+)h(\d+)m(?:in)?(?![\w^/])"
+_FEET = r"(\d+)\s*'\s*(\d+(?:\.\d+)?)\s*(?:''|\")"
+_SYSTEM = (
+    r"(?s)(?:\\left\s*)?\\(?:\{|lbrace)\s*\\begin\{(array|aligned|matrix|gathered)\}(?:\s*\{[lcr|\s]*\})?(.*?)\\end\{\1\}"
+    r"(?:\s*\\right\s*\.)?"
 )
 
 
 def rewrite(text: str) -> str:
     """The text of an answer with these notations in the grammar's own."""
     if "C" in text or "P" in text or "A_" in text:
-        text = _SIDES.sub(_by_sides, text)
-        text = _CALLED.sub(lambda m: _combined(m[1], m[2], m[3]) or m[0], text)
-        text = _INDEXED.sub(_by_index, text)
+        text = re.sub(_SIDES, _by_sides, text)
+        text = re.sub(_CALLED, lambda m: _combined(m[1], m[2], m[3]) or m[0], text)
+        text = re.sub(_INDEXED, _by_index, text)
     if "choose" in text:
-        text = _CHOOSE.sub(lambda m: _combined("C", m[1], m[2]) or m[0], text)
-    if "'" in text and (found := _FEET.fullmatch(text.strip())):
+        text = re.sub(_CHOOSE, lambda m: _combined("C", m[1], m[2]) or m[0], text)
+    if "'" in text and (found := re.fullmatch(_FEET, text.strip())):
         return f"{found[1]} feet {found[2]} inches"
     if "h" in text and "m" in text:
-        text = _HOURS.sub(lambda m: f"{m[1] or m[3]} hours {m[2] or m[4]} minutes", text)
+        text = re.sub(_HOURS, lambda m: f"{m[1] or m[3]} hours {m[2] or m[4]} minutes", text)
     if "min" in text:
-        text = _MINUTES.sub(" minutes", text)
+        text = re.sub(_MINUTES, " minutes", text)
     if "\\begin" in text:
-        text = _SYSTEM.sub(lambda m: rf"\begin{{cases}}{m[2]}\end{{cases}}", text)
+        text = re.sub(_SYSTEM, lambda m: rf"\begin{{cases}}{m[2]}\end{{cases}}", text)
     return text
 
 
@@ -67,15 +68,15 @@ def _combined(kind: str, top: str, bottom: str) -> str | None:
     return rf"\frac{{{top}!}}{{({top}-{bottom})!}}"
 
 
-_MARK = re.compile(
-    r"(?:\\(?:text|mathrm|textbf)\s*\{)?\s*([A-F])\s*\}?\s*(?:\^?\s*\{?\s*([-+])\s*\}?|\s(plus|minus))\s*\}?",
-    re.IGNORECASE,
-)
+_MARK = r"(?i)(?:\\(?:text|mathrm|textbf)\s*\{)?\s*([A-F])\s*\}?\s*(?:\^?\s*\{?\s*([-+])\s*\}?|\s(plus|minus))\s*\}?"
 
 
 def school_mark(text: str) -> str | None:
     """`B-`, `\\text{B}^-` and `B minus` as words; None for all that is no mark."""
-    found = _MARK.fullmatch(text.strip()) if len(text) < 30 else None
+    text = text.strip()
+    if len(text) > 30 or text[:1] not in "ABCDEF\\" or text[-1:].isdigit():
+        return None
+    found = re.fullmatch(_MARK, text)
     if found is None or not found[1].isupper():
         return None
     sign = found[2] or found[3].lower()

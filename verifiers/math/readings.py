@@ -27,9 +27,11 @@ from r1zero.verifiers.math.nodes import (
     Matrix,
     Mul,
     Node,
+    Num,
     Relation,
     Seq,
     Sym,
+    Text,
     canonical,
     children,
     contains,
@@ -45,7 +47,7 @@ def compare_readings(gold: Node, pred: Node) -> Result:
     if Braces((EMPTY,)) in (gold, pred) and gold != pred:
         return Result(False, "set")  # the set of the empty set is not empty
     found = compare(gold, pred)
-    if found.equal:
+    if found.equal or (isinstance(gold, (Num, Text)) and isinstance(pred, (Num, Text))):
         return found
     for ours, theirs in _readings(gold, pred):
         second = compare(ours, theirs)
@@ -55,13 +57,16 @@ def compare_readings(gold: Node, pred: Node) -> Result:
 
 
 def _readings(gold: Node, pred: Node) -> Iterator[tuple[Node, Node]]:
-    yield from _renamed(gold, pred)
+    names = _names(gold) | _names(pred)
+    if names:
+        yield from _renamed(gold, pred)
     vectors = _as_vectors(gold, pred)
     if vectors is not None:
         yield vectors
-    if _harmonic(gold) != _harmonic(pred):
-        yield substitute(gold, _harmonic(gold)), substitute(pred, _harmonic(pred))
-    if _has_digits(gold) or _has_digits(pred):
+    values = _harmonic(names)
+    if values:
+        yield substitute(gold, values), substitute(pred, values)
+    if names and (_has_digits(gold) or _has_digits(pred)):
         yield written_out(gold), written_out(pred)
 
 
@@ -151,12 +156,12 @@ def _names(node: Node) -> frozenset[str]:
 _MAX_HARMONIC = 500
 
 
-def _harmonic(node: Node) -> dict[Node, Node]:
-    """The harmonic numbers in an answer, H_3, with their values."""
+def _harmonic(names: frozenset[str]) -> dict[Node, Node]:
+    """The harmonic numbers among the names of an answer, H_3, with their values."""
     found: dict[Node, Node] = {}
-    for name in _names(node):
-        index = name.removeprefix("H_")
-        if index != name and index.isdigit() and 0 < int(index) <= _MAX_HARMONIC:
+    for name in names:
+        index = name.removeprefix("H_") if name.startswith("H_") else ""
+        if index.isdigit() and 0 < int(index) <= _MAX_HARMONIC:
             found[Sym(name)] = number(sum(Fraction(1, k) for k in range(1, int(index) + 1)))
     return found
 

@@ -8,6 +8,8 @@ from typing import Any
 from r1zero.verifiers.math import units
 from r1zero.verifiers.math.exact import exact
 from r1zero.verifiers.math.nodes import (
+    EMPTY,
+    INF,
     PI,
     Add,
     BaseN,
@@ -32,7 +34,7 @@ from r1zero.verifiers.math.nodes import (
 from r1zero.verifiers.math.numerals import digits_of
 from r1zero.verifiers.math.numeric import NotRealError, OpaqueError, atoms, context, evaluate
 from r1zero.verifiers.math.symbolic import Result, same_value
-from r1zero.verifiers.math.words import words_of
+from r1zero.verifiers.math.words import EMPTY_WORDS, words_of
 
 
 def words_in(node: Node) -> str | None:
@@ -50,6 +52,22 @@ def words_in(node: Node) -> str | None:
             return "=".join(part or "?" for part in parts) if all(parts) and set(ops) == {"="} else None
         case _:
             return None
+
+
+_INFINITE_WORDS = {"infinity", "infinite", "infinitely many", "inf"}
+
+
+def same_text(gold: Node, pred: Node) -> Result:
+    for one, other in ((gold, pred), (pred, gold)):
+        if isinstance(one, Text) and isinstance(other, Const):
+            same = (other == INF and one.words in _INFINITE_WORDS) or (other == EMPTY and one.words in EMPTY_WORDS)
+            return Result(same, "text")
+        if isinstance(one, Text) and isinstance(other, Relation) and other.ops == ("in",):  # x in the empty set
+            return Result(other.operands[1] == EMPTY and one.words in EMPTY_WORDS, "text")
+    first, second = words_in(gold), words_in(pred)
+    if first == "no real solution" and second == "no solution":
+        return Result(True, "text")
+    return Result(first is not None and first == second, "text")
 
 
 def same_ratio(gold: Node, pred: Node) -> Result:

@@ -125,7 +125,8 @@ def _numeric(left: Node, right: Node) -> bool:
         # The floor of a name that stands for whole numbers would be idle: then it does not.
         idle = frozenset[Node]().union(*(atoms(step) for step in steps if _is_whole(step)))
         whole = [name for name in names if name in _COUNTING_NAMES and name not in idle]
-    points = POINTS if is_approximate(left) or is_approximate(right) else _POINTS
+    near = is_approximate(left) or is_approximate(right)
+    points, agree = (POINTS, _nearly) if near else (_POINTS, _agree_at)
     for real in (True, False):
         agreed, refusal = 0, None
         for trial in range(3 * points):
@@ -133,7 +134,7 @@ def _numeric(left: Node, right: Node) -> bool:
             at_whole = names if steps and trial % 3 == 2 else whole
             point = _point(names, at_whole, rng, trial, real)
             try:
-                if not _agree_at(left, right, point, real):
+                if not agree(left, right, point, real):
                     return False
             except (NotRealError, UndefinedError):
                 continue
@@ -170,8 +171,6 @@ def _point(names: list[Node], whole: Sequence[Node], rng: random.Random, trial: 
 
 def _agree_at(left: Node, right: Node, point: dict[Node, Any], real: bool) -> bool:
     """Whether two expressions agree at a point, relative to their size, however small it is."""
-    if is_approximate(left) or is_approximate(right):
-        return _nearly(left, right, point, real)
     # A small number in them (10^-34) makes a small difference: look that much deeper, twice for its square.
     fine = _DIGITS + 2 * min(_MAX_TINY_DIGITS, _tiny_digits(left) + _tiny_digits(right))
     ctx = context(fine)

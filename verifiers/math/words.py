@@ -30,7 +30,7 @@ _SYNONYMS = {
     "infinite solution": "infinitely many solution",
 }
 
-_NO_SOLUTION = re.compile(
+_NO_SOLUTION = (
     r"(?:(?:there )?(?:is|are|exist|has|have) )?(?P<none>no|none)(?P<kind> real)?"
     r"(?: (?:such |possible |valid )?(?:solution|root|value|answer))?(?: for \w)?(?: exist)?"
     r"|(?:it |equation |system |this )?(?:does not|doe not|cannot) have (?:any )?(?P<kind_too>real )?solution"
@@ -41,7 +41,7 @@ def words_of(text: str) -> str:
     """Text as it is compared: lower case, no punctuation, no article, no plural s."""
     words = _PUNCTUATION.sub(" ", _OPERATOR.sub(r" \1 ", _THOUSANDS.sub("", text.lower()))).split()
     plain = " ".join(units.singular(word) for word in words if word not in ("a", "an", "the"))
-    if "no" in plain and (found := _NO_SOLUTION.fullmatch(plain)) is not None and plain not in ("no", "no real"):
+    if "no" in plain and (found := re.fullmatch(_NO_SOLUTION, plain)) is not None and plain not in ("no", "no real"):
         return "no real solution" if found["kind"] or found["kind_too"] else "no solution"
     return _SYNONYMS.get(plain, plain)
 

@@ -12,22 +12,20 @@ import re
 
 _CLOSERS = r"[\s$.!*_)\]}\"'”’]|\\[\])]|\\end\{[a-z*]{1,12}\}|</answer>"
 _SUFFIX = r"(?:\\?%|\^\s*\{?\s*\\circ\s*\}?|°|\\(?:text|mathrm|mbox)\s*\{[^{}\d]{1,40}\})"
-_TIED = re.compile(rf"(?:\s|\$|\\[,;!])*{_SUFFIX}?(?:{_CLOSERS})*")
-_END = re.compile(r"[.!]+(?=[\s\"'”’)*$]|\Z)|\n")
+_TIED = rf"(?:\s|\$|\\[,;!])*{_SUFFIX}?(?:{_CLOSERS})*"
+_END = r"[.!]+(?=[\s\"'”’)*$]|\Z)|\n"
 # The rest of the answer's own sentence: a unit in words, or why it is so; nothing that goes on reasoning.
-_GOES_ON = re.compile(
-    r"\b(?:or|but|and|then|not|no|wait|however|hmm+|actually|maybe|perhaps|if|unless|let|now|next|we|which means|so|"
-    r"times|plus|minus|divided|multiplied|recheck|check|verify|except|until|when|before|after)\b|\?",
-    re.IGNORECASE,
+_GOES_ON = (
+    r"(?i)\b(?:or|but|and|then|not|no|wait|however|hmm+|actually|maybe|perhaps|if|unless|let|now|next|we|which means|"
+    r"so|times|plus|minus|divided|multiplied|recheck|check|verify|except|until|when|before|after)\b|\?"
 )
-_REASON = re.compile(r"[\s$*)\]}]*,?\s+(?:since|because|as)\s", re.IGNORECASE)
-_IDLE = re.compile(
-    r"(?:I\s+hope\s+(?:it|this|that)\s+(?:is\s+correct|helps)|hope\s+this\s+helps|(?:this|that)\s+is\s+"
-    r"(?:the|our|my)\s+(?:final\s+)?answer|q\.?e\.?d|done|#+|-{3,}|\*+)[.!\s]*",
-    re.IGNORECASE,
+_REASON = r"(?i)[\s$*)\]}]*,?\s+(?:since|because|as)\s"
+_IDLE = (
+    r"(?i)(?:I\s+hope\s+(?:it|this|that)\s+(?:is\s+correct|helps)|hope\s+this\s+helps|(?:this|that)\s+is\s+"
+    r"(?:the|our|my)\s+(?:final\s+)?answer|q\.?e\.?d|done|#+|-{3,}|\*+)[.!\s]*"
 )
-_RESTATED = re.compile(r"\banswer\b", re.IGNORECASE)
-_NOISE = re.compile(r"[\s$*(){}]|\\(?:boxed|[()\[\]])|\.$")
+_RESTATED = r"(?i)\banswer\b"
+_NOISE = r"[\s$*(){}]|\\(?:boxed|[()\[\]])|\.$"
 _MAX_REST = 600
 
 
@@ -38,28 +36,28 @@ def is_closed(answer: str, rest: str, *, boxed: bool) -> bool:
     """
     if len(rest) > _MAX_REST:
         return False
-    tied = _TIED.match(rest)
+    tied = re.match(_TIED, rest)
     after = rest[tied.end() :] if tied is not None else rest
     if not after.strip():
-        return boxed or _END.search(rest) is not None
-    sentence = _END.search(rest)
+        return boxed or re.search(_END, rest) is not None
+    sentence = re.search(_END, rest)
     if sentence is None:
         return False
     own, more = rest[: sentence.start()], rest[sentence.end() :]
-    reason = _REASON.match(own)
-    if reason is None and (_GOES_ON.search(own) or re.search(r"\d", own)):
+    reason = re.match(_REASON, own)
+    if reason is None and (re.search(_GOES_ON, own) or re.search(r"\d", own)):
         return False
-    bare = _NOISE.sub("", answer)
+    bare = re.sub(_NOISE, "", answer)
     return all(_leaves_standing(part, bare) for part in _sentences(more))
 
 
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
+_FENCE = r"(?m)^[ \t]*(`{3,}|~{3,})([^\n]*)$"
 
 
 def has_closed_fence(text: str) -> bool:
     """Whether a fenced block of the text is closed: a program, say, that is all there."""
     opened = ""
-    for found in _FENCE.finditer(text):
+    for found in re.finditer(_FENCE, text):
         mark, info = found.groups()
         if not opened:
             opened = mark
@@ -71,7 +69,7 @@ def has_closed_fence(text: str) -> bool:
 def _sentences(text: str) -> list[str]:
     """Sentence by sentence; a last one that is not complete ends with no mark and so is never idle."""
     parts, at = [], 0
-    for found in _END.finditer(text):
+    for found in re.finditer(_END, text):
         parts.append(text[at : found.end()])
         at = found.end()
     return [*parts, text[at:] + "\0" if text[at:].strip() else ""]
@@ -79,9 +77,9 @@ def _sentences(text: str) -> list[str]:
 
 def _leaves_standing(sentence: str, answer: str) -> bool:
     """True for an end of a solution, and for the same answer said again ("The answer is 5.")."""
-    if re.fullmatch(rf"(?:{_CLOSERS})*", sentence) or _IDLE.fullmatch(sentence.strip(" \t\n*$")):
+    if re.fullmatch(rf"(?:{_CLOSERS})*", sentence) or re.fullmatch(_IDLE, sentence.strip(" \t\n*$")):
         return True
-    if "\0" in sentence or _GOES_ON.search(sentence):
+    if "\0" in sentence or re.search(_GOES_ON, sentence):
         return False
-    said = _RESTATED.search(sentence)
-    return said is not None and answer in _NOISE.sub("", sentence[said.end() :].strip())
+    said = re.search(_RESTATED, sentence)
+    return said is not None and answer in re.sub(_NOISE, "", sentence[said.end() :].strip())

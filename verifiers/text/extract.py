@@ -189,8 +189,6 @@ _MARKS = (
 
 
 _CONCLUSION = re.compile(r"\b(?:therefore|thus|so|hence),?\s+$")
-
-
 # How many marks are read, from the end, and how many places a mark's word is looked at: what bounds the work on a text
 # that repeats a marker thousands of times.
 _MAX_MARKS = 50
@@ -253,7 +251,9 @@ def _marker(text: str) -> Extraction | None:
         other = another_answer(candidate, text[after : after + 400])
         if other is not None:
             return Extraction(f"{candidate} or {other}", rule="marker")
-        tentative = kind == "so" or _TENTATIVE.search(text, start, end) is not None
+        # "A: 2." may go on as 2.5; a sentence that says what it gives is taken at its full stop.
+        half = kind in ("line", "hash") and text[after:] == "." and candidate[-1:].isdigit()
+        tentative = half or kind == "so" or _TENTATIVE.search(text, start, end) is not None
         return Extraction(candidate, rule="marker", shorter=shorter(candidate), end=None if tentative else after)
     return Extraction(None, rule="marker", reason="the answer is denied or asked for") if denied else None
 
