@@ -250,7 +250,8 @@ class _Run:
         self.first_eval: EvalResult | None = None
         self.warned: dict[str, int] = {}
         """The step at which each warning was last said."""
-        self.health = Health(config.health, folder.metrics())
+        unpaid = [term.key for term in config.reward.terms if not term.weight]
+        self.health = Health(config.health, folder.metrics(), unpaid)
 
     def go(self) -> Path:
         """Every step that is left; returns the last checkpoint."""
