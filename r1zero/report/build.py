@@ -88,6 +88,7 @@ def _run(run: Run, index: int, count: int, gold: str) -> dict[str, Any]:
     has_page = bool(read.steps)
     return {
         "run": run,
+        "index": index,
         "curves": columns,
         "samples": read.samples,
         "hacking": hacking(run, read, who) if has_page else None,
@@ -184,7 +185,7 @@ def worked(run: Run) -> str:
 
 
 def _title(found: Found) -> str:
-    names = [one.name for one in (*found.runs, *found.evaluations)]
+    names = [run.name for run in found.runs] + [one.name for one in found.evaluations]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

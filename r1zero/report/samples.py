@@ -1,4 +1,4 @@
-"""What a page shows of a completion, and which completions it shows: all of a small run, a thinned choice of a large."""
+"""What a page shows of a completion, and which completions it shows: all of a small run, some of a large."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Openings and n-grams that became common during training, and what the reward gives to the completions with them.
 
 A policy that has found a blind spot of its reward says one thing again and again. What rose is compared between a run's
-first steps (few: a blind spot can be found within five) and its last; the lift is within a step, so that a reward that rises for all lifts nothing.
+first steps (few: a blind spot can be found within five) and its last; the lift is within a step, so that a reward that
+rises for all lifts nothing.
 """
 
 from __future__ import annotations

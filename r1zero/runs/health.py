@@ -50,6 +50,7 @@ class Health:
 
     def check(self, metrics: Mapping[str, Any]) -> dict[str, str]:
         """Alarm name -> one line on what was seen and what it may mean. Empty: all is well."""
+
         def value(name: str) -> float:
             return float(metrics.get(name, math.nan))
 
@@ -66,8 +67,8 @@ class Health:
             alarms["kl"] = f"KL to the reference is {kl:.3g} nats a token: lower the learning rate or raise beta"
         elif kl > config.spike_factor * before and kl > config.kl_max / 10:
             alarms["kl_spike"] = (
-                f"KL to the reference leapt from {before:.3g} to {kl:.3g} nats a token: look at the step's gradient norm "
-                "and its best-paid completions; a lower optimizer.lr or max_grad_norm helps"
+                f"KL to the reference leapt from {before:.3g} to {kl:.3g} nats a token: look at the gradient norm "
+                "and the best-paid completions; a lower optimizer.lr or max_grad_norm helps"
             )
         first_entropy, first_length = self._baseline("policy/entropy"), self._baseline("completion/tokens_mean")
         if entropy < config.entropy_min_share * first_entropy:
@@ -95,7 +96,7 @@ class Health:
         if all(self._fell(f"dpo/{side}_logprob", value) for side in ("chosen", "rejected")):
             alarms["dpo_logprobs"] = (
                 "the logprobs of the chosen and of the rejected responses both fell: the margin grows by unlearning "
-                "both; raise algorithm.beta, add the NLL term (sft_weight), or lower optimizer.lr"
+                "both; raise beta or nll_weight, or lower optimizer.lr"
             )
         return alarms
 

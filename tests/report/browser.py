@@ -16,16 +16,19 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-backgroun
 OVERLAPS = """
 const found = [];
 for (const chart of document.querySelectorAll("figure svg")) {
-  const texts = [...chart.querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()]).filter((t) => t[1].width);
+  const boxes = [...chart.querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()]);
+  const texts = boxes.filter((t) => t[1].width);
   texts.forEach(([a, p], i) => texts.slice(i + 1).forEach(([b, q]) => {
-    if (p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 2 && q.top < p.bottom - 2) found.push(a + " / " + b);
+    const beside = p.left >= q.right - 1 || q.left >= p.right - 1 || p.top >= q.bottom - 2 || q.top >= p.bottom - 2;
+    if (!beside) found.push(a + " / " + b);
   }));
 }
 for (const box of document.querySelectorAll("figure, article, .controls, nav, p, h1, h2, h3")) {
   const own = box.getBoundingClientRect();
   if (own.width && own.right > innerWidth + 1) found.push("past the edge: " + box.textContent.slice(0, 60));
 }
-if (document.documentElement.scrollWidth > innerWidth) found.push("wider than the screen: " + document.documentElement.scrollWidth);
+const whole = document.documentElement.scrollWidth;
+if (whole > innerWidth) found.push("wider than the screen: " + whole);
 return found;
 """
 """Texts of a chart that lie on one another, and what sticks out of the screen."""

@@ -18,7 +18,7 @@ function smooth(points, weight) {
 
 function ticks(low, high, count) {
   const span = high - low || 1, rough = span / count, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
+  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough);
   const found = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(i * step);
   return found;
@@ -53,7 +53,7 @@ function chart(into, spec) {
   const output = make("output", {});
   const caption = make("figcaption", {}, make("b", {}, spec.title), make("span", { class: "quiet" }, spec.says || ""));
   const keys = make("div", { class: "keys" });
-  for (const one of series) if (one.key) keys.append(key(one));
+  for (const one of spec.keyed || series) if (one.key) keys.append(key(one));
   const box = make("figure", { "data-title": spec.title }, caption, keys, figure, output);
   if (spec.xLabel !== undefined && spec.xLabel !== "step") output.remove(); else point(figure, output, series, xs, x);
   into.append(box);
@@ -98,12 +98,12 @@ function point(figure, output, series, xs, x) {
 }
 
 // Shares or seconds on top of one another. rows: {name: values}; xs: their places.
-function stack(into, title, says, xs, rows) {
+function stack(into, title, says, xs, rows, colours) {
   const sums = xs.map(() => 0);
   const series = Object.entries(rows).filter(([, values]) => values.some((v) => v)).map(([name, values], i) => {
     const band = [], points = [];
     xs.forEach((x, k) => { const low = sums[k]; sums[k] += values[k] || 0; band.push([x, low, sums[k]]); points.push([x, sums[k], values[k] || 0]); });
-    return { key: name, points, band, colour: colour(i), opacity: 0.6, bandOnly: xs.length > 1 };
+    return { key: name, points, band, colour: (colours || {})[name] || colour(i), opacity: 0.6, bandOnly: xs.length > 1 };
   });
   return chart(into, { title, says, series, zero: true });
 }

@@ -37,32 +37,44 @@ function seriesOf(panel) {
     const dash = DASHES[k % DASHES.length], own = panel.low && k === 0 ? 0 : looks.smoothing;
     const common = { dash, raw: looks.raw };
     for (const runs of seedsOf) {
-      const label = DATA.runs.length > 1 ? runs[0].name : "";
       const smoothing = own && Math.max(...runs.map((run) => pointsOf(run, metric).length)) > 4 ? own : 0;
       if (runs.length > 1 && !looks.each) {
-        found.push({ ...common, ...overSeeds(runs, metric), smoothing, colour: lookOf(runs[0]), key: keyText(metric, panel, label), metric });
+        found.push({ ...common, ...overSeeds(runs, metric), smoothing, colour: lookOf(runs[0]), tip: tipOf(metric, panel, runs[0]), metric });
       } else for (const run of runs) {
-        const name = DATA.runs.length > 1 ? run.name : "";
-        found.push({ ...common, points: pointsOf(run, metric), band: k === 0 ? intervalOf(run, panel) : undefined, smoothing, colour: lookOf(run), key: keyText(metric, panel, name), metric, run: run.name });
+        found.push({ ...common, points: pointsOf(run, metric), band: k === 0 ? intervalOf(run, panel) : undefined, smoothing, colour: lookOf(run), tip: tipOf(metric, panel, run), metric, run: run.name });
       }
     }
   });
   return found;
 }
 
-const keyText = (metric, panel, name) => [panel.keys.length > 1 || !name ? metric : "", name].filter(Boolean).join(" · ");
+const tipOf = (metric, panel, run) => [panel.keys.length > 1 || DATA.runs.length < 2 ? metric : "", DATA.runs.length > 1 ? run.name : ""].filter(Boolean).join(" · ");
+
+// A metric is a dash, a run a colour: each is named once.
+function keysOf(panel, series) {
+  const drawn = series.filter((one) => one.points.length), found = [];
+  if (panel.keys.length > 1 || DATA.runs.length < 2) panel.keys.forEach((metric, k) => found.push({ key: metric, dash: DASHES[k % DASHES.length], colour: DATA.runs.length < 2 ? colour(0) : "currentColor" }));
+  const runs = new Map(drawn.map((one) => [one.colour, one]));
+  if (DATA.runs.length > 1) for (const one of runs.values()) found.push({ key: one.tip.split(" · ").pop(), colour: one.colour });
+  return found;
+}
 
 function drawCurves() {
   const into = byId("panels");
   into.replaceChildren();
-  for (const panel of DATA.panels) chart(into, { ...panel, series: seriesOf(panel) });
+  for (const panel of DATA.panels) panelChart(into, panel);
   drawAny();
 }
 
 function drawAny() {
   const metric = byId("any-metric").value, into = byId("any-panel");
   into.replaceChildren();
-  if (metric) chart(into, { title: metric, series: seriesOf({ keys: [metric] }) });
+  if (metric) panelChart(into, { title: metric, keys: [metric] });
+}
+
+function panelChart(into, panel) {
+  const series = seriesOf(panel);
+  chart(into, { ...panel, series, keyed: keysOf(panel, series) });
 }
 
 function drawLegend() {
@@ -73,6 +85,7 @@ function drawLegend() {
   }
 }
 
+const OUTCOMES = { correct: "var(--c2)", wrong: "var(--c1)", unparseable: "var(--c3)", truncated: "var(--c5)", timeout: "var(--c6)", error: "var(--c4)" };
 const titled = (run, what) => (DATA.runs.length > 1 ? run.name + ": " + what : what);
 
 function drawDistributions() {
@@ -90,11 +103,11 @@ function drawDistributions() {
       else byId("words").append(make("p", {}, titled(run, "none of these words was said.")));
     }
     for (const term of run.terms) {
-      const outcomes = ["correct", "wrong", "unparseable", "truncated", "timeout", "error"], rows = {};
-      const keys = outcomes.map((name) => "reward/" + term + "/" + name).filter((name) => run.columns[name]);
+      const rows = {};
+      const keys = Object.keys(OUTCOMES).map((name) => "reward/" + term + "/" + name).filter((name) => run.columns[name]);
       const kept = run.steps.map((_, i) => i).filter((i) => keys.some((name) => run.columns[name][i] !== null));
       for (const name of keys) rows[name.split("/").pop()] = kept.map((i) => run.columns[name][i]);
-      if (keys.length) stack(byId("outcomes"), titled(run, term), "", kept.map((i) => run.steps[i]), rows);
+      if (keys.length) stack(byId("outcomes"), titled(run, term), "", kept.map((i) => run.steps[i]), rows, OUTCOMES);
     }
     const timed = run.steps.map((_, i) => i).filter((i) => run.phases.some((name) => run.columns[name][i] !== null)), rows = {};
     for (const name of run.phases) rows[name.replace("time/", "")] = timed.map((i) => run.columns[name][i]);
