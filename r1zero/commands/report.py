@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from r1zero.errors import at_least
 
 EXAMPLES = """\
 examples:
@@ -31,6 +34,15 @@ def add_parser(commands: Any) -> None:
         "--gold", default="", metavar="TERM", help="reward term to trust (default: the first of weight 0)"
     )
     parser.set_defaults(run=write_report)
+    serving = commands.add_parser(
+        "serve",
+        help="the same pages in a browser, while runs train",
+        description="Serve the reports of all runs and evaluations under some folders, read-only.",
+    )
+    serving.add_argument("folders", nargs="*", type=Path, default=[Path("runs")], help="default: runs")
+    serving.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, which only this machine can reach")
+    serving.add_argument("--port", type=at_least(0), default=8042, help="default: 8042; 0: a free one")
+    serving.set_defaults(run=serve_reports)
 
 
 def write_report(arguments: argparse.Namespace) -> int:
@@ -41,4 +53,16 @@ def write_report(arguments: argparse.Namespace) -> int:
     out = arguments.out or arguments.paths[0] / "report.html"
     size = write(arguments.paths, out, gold=arguments.gold)
     print(f"{out} ({size / 1e6:.1f} MB, {time.perf_counter() - start:.1f} s)")
+    return 0
+
+
+def serve_reports(arguments: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    from r1zero.report.serve import Reports, address, is_loopback, server
+
+    with server(Reports(arguments.folders), arguments.host, arguments.port) as running:
+        print(f"{address(running, arguments.host)} (Ctrl-C ends it)", flush=True)
+        if not is_loopback(arguments.host):
+            print("anyone who can reach this address can read these runs: there is no password", file=sys.stderr)
+        running.serve_forever()
     return 0

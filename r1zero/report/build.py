@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import markupsafe
 import yaml
 from markupsafe import Markup
 
@@ -58,25 +59,26 @@ def build(paths: Sequence[Path], *, gold: str = "", refresh_seconds: int = 0) ->
             {"name": one["name"], "questions": one["questions"], "sides": 2 if comparison else 1} for one in questions
         ],
     }
-    return (
-        _environment()
-        .get_template("report.html.jinja")
-        .render(
-            title=_title(found),
-            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            runs=runs,
-            evaluations=found.evaluations,
-            tables=found.tables,
-            comparison=comparison,
-            questions=questions,
-            refresh_seconds=refresh_seconds,
-            reflection=REFLECTION,
-            words_a_step=WORDS_A_STEP,
-            style=Markup(_text("style.css")),
-            script=Markup("\n".join(_text(name) for name in _SCRIPTS)),
-            data=embedded(data),
-        )
+    return page(
+        "report.html.jinja",
+        title=_title(found),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        runs=runs,
+        evaluations=found.evaluations,
+        tables=found.tables,
+        comparison=comparison,
+        questions=questions,
+        refresh_seconds=refresh_seconds,
+        reflection=REFLECTION,
+        words_a_step=WORDS_A_STEP,
+        script=Markup("\n".join(_text(name) for name in _SCRIPTS)),
+        data=embedded(data),
     )
+
+
+def page(template: str, **values: Any) -> str:
+    """A template of `page/` filled in, with the style."""
+    return _environment().get_template(template).render(style=Markup(_text("style.css")), **values)
 
 
 def _run(run: Run, index: int, count: int, gold: str) -> dict[str, Any]:
@@ -204,6 +206,7 @@ def _environment() -> jinja2.Environment:
         "duration": _duration,
         "yaml": lambda value: yaml.safe_dump(value, sort_keys=False, allow_unicode=True),
         "command": command,
+        "raw": lambda value: Markup(markupsafe.escape(value)),
         "worked": worked,
         "parents": _parents,
         "label": _label,

@@ -75,7 +75,7 @@ def _questions(name: str, sides: Sequence[Evaluation], budget: int) -> dict[str,
             }
         )
     # Where the two differ is what one reads: those are kept first, and the file's order within.
-    ordered = sorted(range(len(rows)), key=lambda i: rows[i]["shares"][0] == rows[i]["shares"][1])
+    ordered = sorted(range(len(rows)), key=lambda i: len(set(rows[i]["shares"])) == 1)
     kept: list[int] = []
     size = 0
     for i in ordered:

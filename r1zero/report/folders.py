@@ -123,6 +123,16 @@ def run_folders(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
         yield from sorted(found, key=_begun)
 
 
+def evaluation_folders(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
+    """The folders of finished evaluations at or under `path`, by name."""
+    if (path / "results.json").is_file() and (path / "results.md").is_file():
+        yield path
+    elif depth and not (path / "metrics.jsonl").is_file():
+        for folder in sorted(path.iterdir()):
+            if folder.is_dir() and not folder.name.startswith("."):
+                yield from evaluation_folders(folder, depth - 1)
+
+
 def _begun(run: Path) -> tuple[float, str]:
     """When the run wrote its manifest, which it does once, at its start."""
     manifest = run / "manifest.json"

@@ -16,11 +16,26 @@ if (DATA.runs.length) {
   startSamples();
 }
 if (DATA.questions.length) startQuestions();
-// A page that reloads itself keeps its place.
-const place = "r1zero:" + location.pathname;
-if (document.querySelector("meta[http-equiv=refresh]")) {
+// A served page follows its run: it reloads when a file changed, but not under the hands of someone who reads samples.
+const refresh = document.querySelector("meta[name=r1zero-refresh]");
+const place = "r1zero:" + location.search;
+
+async function follow(known) {
+  let version = known;
   try {
-    scrollTo(0, Number(sessionStorage.getItem(place) || 0));
-    addEventListener("beforeunload", () => sessionStorage.setItem(place, String(scrollY)));
-  } catch (error) { console.info("no storage here, so the page starts at its top after a reload"); }
+    const answer = await fetch("/version" + location.search);
+    if (answer.ok) version = await answer.text();
+  } catch (error) { console.info("the server does not answer: it was stopped, or is restarting"); }
+  if (known && version !== known) {
+    const busy = byId("search")?.value || byId("q-search")?.value || document.querySelector("dialog[open]") || samplesShown > PAGE;
+    if (!busy) { sessionStorage.setItem(place, String(scrollY)); location.reload(); return; }
+    byId("fresh").hidden = false;
+  }
+  setTimeout(() => follow(version), 1000 * Number(refresh.content));
+}
+
+if (refresh) {
+  scrollTo(0, Number(sessionStorage.getItem(place) || 0));
+  sessionStorage.removeItem(place);
+  follow("");
 }
