@@ -7,6 +7,7 @@ rises for all lifts nothing.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,8 @@ _TOKEN = re.compile(r"</?[A-Za-z_]+>|[^\W\d_]+(?:['’][^\W\d_]+)*|\d+|([^\w\s])
 _MOST_TOKENS = 300
 _MOST_CHARACTERS = 4_000
 _LONGEST_OPENING = 8
+_LEAST_Z = 3.5
+"""Standard errors that a share has to rise by: of some thousand n-grams that did not change, chance shows none."""
 _COMMON = 0.5
 """A token that half of the early completions have anyway says nothing more of an opening."""
 
@@ -76,7 +79,8 @@ def reflections(texts: Iterable[str]) -> Counter[str]:
 
 
 def risers(early: Sequence[Text], late: Sequence[Text], *, most: int = 12, least_rise: float = 0.02) -> list[Riser]:
-    """Openings and n-grams (up to three tokens) whose share rose by `least_rise` or more, the largest rise first; at
+    """Openings and n-grams (up to three tokens) whose share rose by `least_rise` or more
+    and by more than chance would have it, the largest rise first; at
     the same rise openings come first, then what is shorter. What stands in the very same completions as one above it
     is left out."""
     if not early or not late:
@@ -88,7 +92,7 @@ def risers(early: Sequence[Text], late: Sequence[Text], *, most: int = 12, least
         for gram, members in later.items():
             share = len(sooner.get(gram, ())) / len(early)
             riser = Riser(text=_written(gram), kind=kind, early=share, late=len(members) / len(late), lift=None)
-            if riser.rise >= least_rise:
+            if riser.rise >= least_rise and riser.rise >= _LEAST_Z * _error(riser, len(early), len(late)):
                 found.append((riser, members))
     found.sort(key=lambda one: (-round(one[0].rise, 3), one[0].kind == "n-gram", len(one[0].text), one[0].text))
     kept: list[tuple[Riser, set[int]]] = []
@@ -98,6 +102,12 @@ def risers(early: Sequence[Text], late: Sequence[Text], *, most: int = 12, least
         if all(len(members & other) < 0.95 * len(members | other) for _, other in kept):
             kept.append((riser, members))
     return [_with_lift(riser, members, late) for riser, members in kept]
+
+
+def _error(riser: Riser, early: int, late: int) -> float:
+    """Standard error of the difference of the two shares, had nothing changed between them."""
+    share = (riser.early * early + riser.late * late) / (early + late)
+    return math.sqrt(share * (1 - share) * (1 / early + 1 / late))
 
 
 def _with_lift(riser: Riser, members: set[int], late: Sequence[Text]) -> Riser:

@@ -67,14 +67,22 @@ def test_the_alarm_on_the_unpaid_verifier_rings_before_half_of_it_is_lost(tmp_pa
 
 
 def test_an_opening_goes_on_while_all_go_on_so_but_not_into_what_every_text_has() -> None:
-    early = [Text(f"<think> {word} </think>", 0.0) for word in ("one", "two", "six", "ten")]
-    late = [Text(f"Great question! <think> {word} </think>", 0.0) for word in ("one", "two", "six", "ten")]
+    early = [Text(f"<think> {word} </think>", 0.0) for word in ("one", "two", "six", "ten") * 3]
+    late = [Text(f"Great question! <think> {word} </think>", 0.0) for word in ("one", "two", "six", "ten") * 3]
     assert risers(early, late)[0].text == "Great question!"
 
 
 def test_three_marks_and_thirty_are_the_same_mannerism() -> None:
-    early, late = [Text("1", 0.0)] * 4, [Text("!" * n, 0.0) for n in (3, 4, 10, 30)]
+    early, late = [Text("1", 0.0)] * 9, [Text("!" * n, 0.0) for n in (3, 4, 10, 30) * 3]
     assert [(r.text, r.late) for r in risers(early, late)] == [("!!!", 1.0)]
+
+
+def test_a_rise_that_chance_explains_is_none() -> None:
+    early = [Text("a b" if i < 10 else "b c", 0.0) for i in range(100)]
+    late = [Text("a b" if i < 17 else "b c", 0.0) for i in range(100)]
+    assert risers(early, late) == []  # 10% to 17%: 1.4 standard errors
+    late = [Text("a b" if i < 35 else "b c", 0.0) for i in range(100)]
+    assert [r.text for r in risers(early, late)] == ["a"]  # 4.2; "a b" stands in the same texts
 
 
 def test_nothing_rose_where_nothing_changed_and_where_there_is_one_step() -> None:
