@@ -63,12 +63,14 @@ def _dispatch(argv: list[str]) -> int:
     commands.add_parser("recipes", help="list the recipes that ship").set_defaults(run=_recipes)
     commands.add_parser("doctor", help="what is installed, what will be used, what is wrong").set_defaults(run=_doctor)
     # Imported here: each pulls in what it needs, and a recipe's --help must not wait for torch.
+    from r1zero.commands.chat import add_parser as add_chat
     from r1zero.commands.eval import add_parser as add_eval
     from r1zero.commands.report import add_parser as add_report
     from r1zero.commands.verifiers import add_parser as add_verifiers
 
     add_eval(commands)
     add_report(commands)
+    add_chat(commands)
     add_verifiers(commands)
     arguments, rest = parser.parse_known_args(argv)
     if rest and arguments.command != "train":
