@@ -10,6 +10,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from r1zero.errors import UserError, at_least
@@ -44,9 +45,11 @@ def chat(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.text import Text
 
+    from r1zero.data.records import Problem
     from r1zero.report.build import visible
     from r1zero.verifiers import Sample, VerifierPool
 
+    transformers.utils.logging.disable_progress_bar()
     speaker = Speaker(arguments)
     console = Console(highlight=False, soft_wrap=True)
     if arguments.seed is not None:
@@ -62,9 +65,8 @@ def chat(arguments: argparse.Namespace) -> int:
                 continue
             if not line:
                 continue
-            parts = Parts(thinking="<think>" in speaker.prefill)
-            said = speaker.prefill
-            for piece in speaker.say(line):
+            parts, said = Parts(), ""
+            for piece in chain([speaker.prefill], speaker.say(line)):
                 said += piece
                 for text, thinks in parts.feed(piece):
                     console.print(Text(visible(text), style="dim" if thinks else ""), end="")
@@ -72,7 +74,9 @@ def chat(arguments: argparse.Namespace) -> int:
                 console.print(Text(visible(text), style="dim" if thinks else ""), end="")
             console.print()
             if gold:
-                (verdict,) = pool.verify([(speaker.verifier, Sample(completion=said, answer=gold))])
+                problem = Problem(id="", prompt=line, answer=gold)
+                sample = Sample(completion=said, answer=gold, problem=problem)
+                (verdict,) = pool.verify([(speaker.verifier, sample)])
                 style = "green" if verdict.correct else "red"
                 console.print(Text(visible(f"{verdict.outcome}: {verdict.reason}"), style=style))
                 gold = ""
@@ -82,8 +86,8 @@ def chat(arguments: argparse.Namespace) -> int:
 class Parts:
     """Cuts a stream of text at its think tags, wherever the pieces end."""
 
-    def __init__(self, *, thinking: bool) -> None:
-        self.thinking = thinking
+    def __init__(self) -> None:
+        self.thinking = False
         self._held = ""
 
     def feed(self, piece: str) -> Iterator[tuple[str, bool]]:

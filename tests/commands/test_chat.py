@@ -13,7 +13,7 @@ from tests.tiny_models import save_model, tiny_llama
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 def test_thought_is_told_from_the_rest_wherever_the_pieces_end(size: int) -> None:
     text = "a < b <think>no <thin>, yes</think>the <b>end</b> <"
-    parts, thought, spoken = Parts(thinking=False), "", ""
+    parts, thought, spoken = Parts(), "", ""
     pieces = [text[i : i + size] for i in range(0, len(text), size)]
     for shown, thinks in [*(one for piece in pieces for one in parts.feed(piece)), *parts.end()]:
         thought, spoken = (thought + shown, spoken) if thinks else (thought, spoken + shown)
@@ -21,8 +21,10 @@ def test_thought_is_told_from_the_rest_wherever_the_pieces_end(size: int) -> Non
     assert spoken == "a < b the <b>end</b> <"
 
 
-def test_a_prompt_that_opens_the_thought_begins_within_it() -> None:
-    assert list(Parts(thinking=True).feed("so</think>3")) == [("so", True), ("</think>", True), ("3", False)]
+def test_the_prefill_that_opens_the_thought_is_shown_and_is_part_of_it() -> None:
+    parts = Parts()
+    assert list(parts.feed("<think>")) == [("<think>", True)]
+    assert list(parts.feed("so</think>3")) == [("so", True), ("</think>", True), ("3", False)]
 
 
 def test_a_checkpoint_answers_each_line_and_is_judged_where_there_is_a_gold(
