@@ -21,7 +21,7 @@ from r1zero.errors import UserError
 from r1zero.report import evals
 from r1zero.report.alarms import alarms
 from r1zero.report.curves import MOST_VALUES, curves, is_phase, panels, phases
-from r1zero.report.folders import Evaluation, Found, Run, find
+from r1zero.report.folders import Evaluation, Run, find
 from r1zero.report.hacking import hacking, judges
 from r1zero.report.rollouts import QUANTILES, WORDS_A_STEP, digest
 from r1zero.report.samples import chosen_steps
@@ -61,13 +61,14 @@ def build(paths: Sequence[Path], *, gold: str = "", refresh_seconds: int = 0) ->
     }
     return page(
         "report.html.jinja",
-        title=_title(found),
+        title=_title(paths),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         runs=runs,
         evaluations=found.evaluations,
         tables=found.tables,
         comparison=comparison,
         questions=questions,
+        lineage=_lineage(found.runs),
         refresh_seconds=refresh_seconds,
         reflection=REFLECTION,
         words_a_step=WORDS_A_STEP,
@@ -186,8 +187,17 @@ def worked(run: Run) -> str:
     return "Too short to say."
 
 
-def _title(found: Found) -> str:
-    names = [run.name for run in found.runs] + [one.name for one in found.evaluations]
+def _lineage(runs: Sequence[Run]) -> list[Mapping[str, Any]]:
+    """All that led to these runs, parents first, each once."""
+    steps: dict[tuple[str, str | None], Mapping[str, Any]] = {}
+    for run in runs:
+        for step in run.lineage.get("runs", []):
+            steps.setdefault((step["run"], step.get("checkpoint")), step)
+    return list(steps.values())
+
+
+def _title(paths: Sequence[Path]) -> str:
+    names = [path.resolve().name for path in paths]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

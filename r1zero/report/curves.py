@@ -89,10 +89,10 @@ def curves(run: Run, most_values: int = MOST_VALUES) -> Curves:
         for i, row in enumerate(rows)
         if i % stride == 0 or i == len(rows) - 1 or any(key.startswith(("eval/", "held_out/")) for key in row)
     ]
-    keys = list(dict.fromkeys(key for row in kept for key in row if key != "step" and _number(row[key]) is not None))
+    keys = list(dict.fromkeys(key for row in kept for key in row if key != "step" and number(row[key]) is not None))
     return Curves(
         steps=[row["step"] for row in kept],
-        columns={key: [_number(row.get(key)) for row in kept] for key in keys},
+        columns={key: [number(row.get(key)) for row in kept] for key in keys},
         all_steps=len(rows),
     )
 
@@ -111,8 +111,8 @@ def panels(all_curves: Sequence[Curves]) -> list[dict[str, Any]]:
 def phases(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Seconds of each phase over all steps, and `rest`: what of the steps no phase accounts for."""
     names = sorted({key for row in rows for key in row if is_phase(key)})
-    total = {key.removeprefix("time/"): sum(_number(row.get(key)) or 0.0 for row in rows) for key in names}
-    whole = sum(_number(row.get("time/step")) or 0.0 for row in rows)
+    total = {key.removeprefix("time/"): sum(number(row.get(key)) or 0.0 for row in rows) for key in names}
+    whole = sum(number(row.get("time/step")) or 0.0 for row in rows)
     return total | {"rest": max(0.0, whole - sum(total.values()))} if whole else total
 
 
@@ -120,7 +120,7 @@ def is_phase(key: str) -> bool:
     return key.startswith("time/") and key not in ("time/step", "time/tokens_per_second")
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
     """A finite number or None: JSON has no nan."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None

@@ -14,6 +14,7 @@ import numpy as np
 import zstandard
 
 from r1zero.errors import UserError
+from r1zero.report.curves import number
 from r1zero.report.folders import Run
 from r1zero.report.samples import Row, Shown, chosen_rows, chosen_steps, shown
 from r1zero.report.words import Text, reflections
@@ -64,17 +65,17 @@ def digest(run: Run, index: int, *, gold: str, format_term: str, budget: int) ->
     evals = run.files("eval")
     mine = budget if not evals else budget * 2 // 3 if files else 0
     wanted: set[str] = set()
-    for number, (step, path) in enumerate(files):
+    for place, (step, path) in enumerate(files):
         rows = _read(path)
         if not rows:
             continue
         lifts = _lifts(rows)
         _figures(found, step, rows, format_term)
-        if number < first and len(files) > 1:
+        if place < first and len(files) > 1:
             found.early += _texts(rows, lifts, math.ceil(_TEXTS / first))
-        elif number >= len(files) - last:
+        elif place >= len(files) - last:
             found.late += _texts(rows, lifts, math.ceil(_TEXTS / last))
-        if gold and number >= len(files) // 2:
+        if gold and place >= len(files) // 2:
             _overrated(found, rows, lifts, gold, lambda row, step=step: shown(row, index, step, "train"))
         if step in keep:
             picked = chosen_rows(rows, mine // len(keep), wanted)
@@ -90,9 +91,12 @@ def digest(run: Run, index: int, *, gold: str, format_term: str, budget: int) ->
 
 def _read(path: Path) -> list[dict[str, Any]]:
     try:
-        return read_rollouts(path)
+        rows = read_rollouts(path)
     except (zstandard.ZstdError, ValueError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}): remove it to report on the rest") from error
+    for row in rows:
+        row["reward"] = number(row.get("reward", row.get("score")))  # nan: no figure of the page can be made with it
+    return rows
 
 
 def _lifts(rows: Sequence[Row]) -> list[float | None]:

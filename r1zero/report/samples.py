@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from r1zero.report.curves import number
+
 Row = Mapping[str, Any]
 Shown = dict[str, Any]
 """A completion as the page's script reads it; `shown` says which key is what."""
@@ -39,15 +41,15 @@ def shown(row: Row, run: int, step: int, kind: str) -> Shown:
             [
                 name,
                 str(verdict.get("outcome", "")),
-                verdict.get("score"),
+                number(verdict.get("score")),
                 shorten(str(verdict.get("reason") or ""), _SHORT, 0),
                 None if verdict.get("extracted") is None else shorten(str(verdict["extracted"]), _SHORT, 0),
             ]
             for name, verdict in verdicts.items()
         ],
-        "scores": row.get("scores") or {},
-        "reward": row.get("reward", row.get("score")),
-        "advantage": row.get("advantage"),
+        "scores": {name: number(score) for name, score in (row.get("scores") or {}).items()},
+        "reward": number(row.get("reward", row.get("score"))),
+        "advantage": number(row.get("advantage")),
     }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from r1zero.report.build import write
 from tests.report.made import completion, run_folder
 
-WORDS = "the sum of these numbers is so we take first then add wait however carry digit check again equals".split()
+WORDS = ("the", "sum", "of", "these", "numbers", "is", "so", "we", "take", "first", "then", "add", "wait", "however")
 OTHER_METRICS = 70
 """As many as a GRPO step logs."""
 

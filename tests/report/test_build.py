@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,13 @@ def test_a_hostile_completion_is_data_and_never_an_element(tmp_path: Path) -> No
     assert "‹U+202E›right" in visible(HOSTILE)
 
 
+def test_a_reward_that_is_no_number_is_none_and_breaks_no_figure(tmp_path: Path) -> None:
+    rows = [*two_samples(1), {**completion("x", paid=True, truth=True), "reward": math.nan, "advantage": math.inf}]
+    data = Elements(build([run_folder(tmp_path, "a", {1: rows})])).data
+    assert {s["completion"]: (s["reward"], s["advantage"]) for s in data["samples"]}["x"] == (None, None)
+    assert "reward/mean" not in data["runs"][0]["columns"]  # metrics.jsonl has nan there
+
+
 def test_a_page_asks_nothing_of_the_network(tmp_path: Path) -> None:
     page = Elements(build([run_folder(tmp_path, "a", {1: two_samples(1)})]))
     for _, attributes in page.tags:
@@ -114,6 +122,26 @@ def test_older_samples_are_thinned_and_the_page_says_so(tmp_path: Path) -> None:
 def test_the_command_to_repeat_a_run_can_be_pasted(tmp_path: Path) -> None:
     page = Elements(build([run_folder(tmp_path, "a", {1: two_samples(1)})]))
     assert "r1zero train tiny-cpu --run.name 'a b'" in page.text
+
+
+def test_what_two_runs_have_in_their_lineage_stands_once(tmp_path: Path) -> None:
+    runs = [run_folder(tmp_path, name, {1: two_samples(1)}) for name in "ab"]
+    parent = {"run": "runs/parent", "stage": "sft", "checkpoint": "runs/parent/checkpoints/step-9", "weights": "77aa"}
+    for run in runs:
+        mine = {"run": f"runs/{run.name}", "stage": "grpo", "parents": {"model.path": {"path": parent["checkpoint"]}}}
+        (run / "lineage.json").write_text(json.dumps({"runs": [parent, mine]}))
+    text = Elements(build(runs)).text
+    order = [text.index(f"runs/{name} (") for name in ("parent", "a", "b")]
+    assert order == sorted(order)
+    assert text.count("weights 77aa") == 1
+    assert text.count("from model.path: runs/parent/checkpoints/step-9") == 2
+
+
+def test_a_run_without_rollouts_has_a_page_without_samples(tmp_path: Path) -> None:
+    run = run_folder(tmp_path, "a", {1: two_samples(1)})
+    shutil.rmtree(run / "rollouts")
+    sections = [attributes.get("id") for tag, attributes in Elements(build([run])).tags if tag == "section"]
+    assert sections == ["runs", "curves", "evals", "lineage", "repeat"]
 
 
 def test_seeds_of_one_experiment_are_known_as_such(tmp_path: Path) -> None:

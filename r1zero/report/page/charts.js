@@ -1,6 +1,6 @@
 // Charts in SVG: lines with bands, stacks and points. A chart is {title, says, series, xLabel}; a series has points
 // [[x, y], ...] and how it is drawn. Values are those of the data: only their places on the page are rounded.
-const WIDTH = 360, HEIGHT = 190, LEFT = 50, RIGHT = 10, TOP = 10, BOTTOM = 32;
+const WIDTH = 360, HEIGHT = 190, LEFT = 50, RIGHT = 18, TOP = 10, BOTTOM = 32;
 const colour = (i) => "var(--c" + (i % 8) + ")";
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "1 4", "12 4"];
 
@@ -46,7 +46,7 @@ function chart(into, spec) {
     figure.append(svg("text", { x: LEFT - 5, y: y(v) + 4, "text-anchor": "end" }, number(v)));
   }
   for (const v of ticks(xs[0], xs[1], 5)) {
-    if (spec.xLabel !== "step" || Number.isInteger(v)) figure.append(svg("text", { x: Math.min(x(v), WIDTH - 20), y: HEIGHT - BOTTOM + 14, "text-anchor": "middle" }, number(v)));
+    if (spec.xLabel !== "step" || Number.isInteger(v)) figure.append(svg("text", { x: x(v), y: HEIGHT - BOTTOM + 14, "text-anchor": "middle" }, number(v)));
   }
   figure.append(svg("text", { x: (LEFT + WIDTH) / 2, y: HEIGHT - 3, "text-anchor": "middle" }, spec.xLabel || "step"));
   for (const one of series) draw(figure, one, place);

@@ -37,7 +37,7 @@ function seriesOf(panel) {
     const dash = DASHES[k % DASHES.length], own = panel.low && k === 0 ? 0 : looks.smoothing;
     const common = { dash, raw: looks.raw };
     for (const runs of seedsOf) {
-      const smoothing = own && Math.max(...runs.map((run) => pointsOf(run, metric).length)) > 4 ? own : 0;
+      const smoothing = own && Math.max(...runs.map((run) => pointsOf(run, metric).length)) > 9 ? own : 0;
       if (runs.length > 1 && !looks.each) {
         found.push({ ...common, ...overSeeds(runs, metric), smoothing, colour: lookOf(runs[0]), tip: tipOf(metric, panel, runs[0]), metric });
       } else for (const run of runs) {
@@ -120,7 +120,7 @@ function drawHacking() {
   if (!into) return;
   for (const run of DATA.runs) {
     const reward = pointsOf(run, "reward/mean"), gold = run.gold_metric ? pointsOf(run, run.gold_metric) : [];
-    const both = (points) => ({ raw: true, smoothing: points.length > 4 ? looks.smoothing : 0, points });
+    const both = (points) => ({ raw: true, smoothing: points.length > 9 ? looks.smoothing : 0, points });
     if (gold.length) chart(into, { title: titled(run, "reward against gold"), says: "They should rise together.", series: [
       { ...both(reward), colour: colour(0), key: "reward/mean" }, { ...both(gold), colour: colour(1), key: run.gold_metric, dash: "6 3" }] });
     if (run.kl) {

@@ -13,7 +13,7 @@ if (DATA.runs.length) {
   drawCurves();
   drawDistributions();
   drawHacking();
-  startSamples();
+  if (DATA.samples.length) startSamples();
 }
 if (DATA.questions.length) startQuestions();
 // A served page follows its run: it reloads when a file changed, but not under the hands of someone who reads samples.
