@@ -113,8 +113,17 @@ class HealthConfig:
     flat_share: float = 0.95
     """Share of groups with equal rewards."""
     truncated_share: float = 0.5
+    truncated_rise: float = 0.2
+    """Alarm when the share of truncated completions is so much above that of the first steps."""
     error_share: float = 0.05
     """Share of one verifier's verdicts that are `error`."""
+    spike_factor: float = 5.0
+    """Alarm when KL is so many times its mean over the last steps, and a tenth of kl_max at least."""
+    mismatch_factor: float = 5.0
+    """Alarm when engine and trainer differ so many times as much as in the first steps, and by 0.01 nats at least."""
+    fall_share: float = 0.2
+    """Alarm when a reward term of weight 0 is this share below its best while the reward is higher than it was then, or
+    when both logprobs of DPO are this share below those of the first steps."""
 
 
 @dataclass(frozen=True, kw_only=True)

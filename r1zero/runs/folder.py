@@ -122,7 +122,8 @@ class RunFolder:
 def read_rollouts(path: Path) -> list[dict[str, Any]]:
     """The rows of one rollouts file."""
     text = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()).decode()
-    return [json.loads(line) for line in text.splitlines()]
+    # Not splitlines(): a completion may hold U+2028 and U+0085, which JSON leaves as they are.
+    return [json.loads(line) for line in text.split("\n") if line]
 
 
 def machine() -> dict[str, Any]:

@@ -201,7 +201,8 @@ class OnPolicyStage(Stage):
 
     def alarms(self, step: int, metrics: Mapping[str, float]) -> dict[str, str]:
         """What the mismatch guard and the health alarms found."""
-        self.health = self.health or Health(self.config.health, self.folder.metrics())
+        unpaid = [term.key for term in self.config.reward.terms if not term.weight]
+        self.health = self.health or Health(self.config.health, self.folder.metrics(), unpaid)
         causes = {f"mismatch ({cause.name})": cause.message for cause in self.algorithm.causes}
         return causes | self.health.check(metrics)
 

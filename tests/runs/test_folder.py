@@ -54,7 +54,10 @@ def test_what_a_killed_run_logged_after_its_checkpoint_is_forgotten(tmp_path: Pa
 def test_rollouts_come_back_as_they_went_in(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, "a")
     folder.open()
-    rows = [{"step": 1, "completion": "line\nbreak ünïcode \\boxed{½}", "reward": None}, {"step": 1, "reward": 0.2}]
+    rows = [
+        {"step": 1, "completion": "line\nbreak \u2028\x85\x1e ünïcode \\boxed{½}", "reward": None},
+        {"step": 1, "reward": 0.2},
+    ]
     folder.save_rollouts(1, rows)
     assert read_rollouts(folder.path / "rollouts" / "step-000001.jsonl.zst") == rows
     folder.close()

@@ -179,7 +179,7 @@ def _files(path: Path) -> list[Path]:
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, object) of a JSONL file."""
-    for number, line in enumerate(_text(path).splitlines(), start=1):
+    for number, line in enumerate(_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         try:
