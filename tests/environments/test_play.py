@@ -16,16 +16,20 @@ from r1zero.data.verdict import Outcome
 from r1zero.environments import EnvironmentSpec
 from r1zero.environments.host import EnvironmentHost
 from r1zero.environments.play import play
+from r1zero.models.packing import Packed
 from r1zero.models.policy import Policy, Row, micro_batches
 from r1zero.prompts.template import Template, load
-from r1zero.prompts.turns import TurnText, encode_messages
+from r1zero.prompts.turns import OUTPUT_FENCE, TurnText, encode_messages
 from r1zero.rollout.base import Sampling
 from r1zero.rollout.hf import TransformersEngine
 from r1zero.rollout.mismatch import measure
 from r1zero.rollout.scripted import ScriptedEngine
+from r1zero.verifiers.sandbox import sandbox_status
 from tests.chat_tokenizers import byte_tokenizer
 from tests.tiny_models import tiny_llama
 
+PROBLEM = sandbox_status()
+needs_namespaces = pytest.mark.skipif(PROBLEM is not None, reason=PROBLEM or "")
 FAULTY, ENDLESS = "tests.some_environments:Faulty", "tests.some_environments:Endless"
 GUESS = Problem(id="7", prompt="Guess my number.", answer="7")
 TEMPLATES = {
@@ -174,29 +178,27 @@ def test_the_trainer_s_logprobs_on_own_tokens_are_the_engine_s_packed_and_padded
 def test_a_masked_observation_has_no_gradient_and_packed_gradients_are_padded_ones() -> None:
     model, episodes = endless("chatml", "tool")
     policy, rows = Policy(model), rows_of(episodes)
+    states: list[torch.Tensor] = []
+
+    def keep(module: torch.nn.Module, inputs: object, output: torch.Tensor) -> None:
+        output.retain_grad()
+        states.append(output)
+
+    hook = model.model.norm.register_forward_hook(keep)
     gradients = []
     for (batch,) in (policy.micro_batches(rows, 10_000), micro_batches(rows, 10_000)):
         logprobs, _ = policy(batch)
-        logprobs.retain_grad()
         model.zero_grad()
-        (-logprobs.sum()).backward()  # even where a loss forgot its mask
-        assert logprobs[~batch.mask].eq(0).all()
+        (-logprobs.sum()).backward()  # even by a loss that forgets its mask
+        pushed = states.pop().grad.flatten(0, 1).ne(0).any(-1)  # the states that the head's gradient reaches
+        # Exactly those before an own token. (Packed, rows of one prompt share the state before their first.)
+        assert pushed.nonzero().flatten().tolist() == sorted(set(batch.inputs.predicting.tolist()))
+        assert int(pushed.sum()) == sum(e.num_own_tokens for e in episodes) - (
+            len(rows) - 1 if isinstance(batch.inputs, Packed) else 0
+        )
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    hook.remove()
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-4, rtol=1e-4)
-    # An output row of the head that only observations hold as a target gets no push up: its gradient is that of a token
-    # never said. The same rows without marks would push it.
-    head = {own: torch.autograd.grad(_summed(policy, rows, own), policy.head.weight)[0] for own in (True, False)}
-    told = {t for e in episodes for t, mark in zip(e.token_ids, e.own, strict=True) if not mark}
-    said = {t for e in episodes for t, mark in zip(e.token_ids, e.own, strict=True) if mark}
-    assert told - said
-    assert not torch.allclose(head[True], head[False])
-
-
-def _summed(policy: Policy, rows: Sequence[Row], own: bool) -> torch.Tensor:
-    kept = rows if own else [Row(prompt_ids=r.prompt_ids, completion_ids=r.completion_ids) for r in rows]
-    (batch,) = policy.micro_batches(kept, 10_000)
-    logprobs: torch.Tensor = policy(batch)[0]
-    return logprobs.sum()
 
 
 def test_a_row_s_marks_must_fit_its_tokens() -> None:
@@ -300,3 +302,72 @@ def test_messages_with_tools_are_written_by_the_chat_template_and_hold_no_contro
     assert encode_messages(load("chat"), [{"role": "user", "content": "2?"}], text.tokenizer) == load("chat").encode(
         "2?", text.tokenizer
     )
+
+
+CALLING = {
+    "chatml": ("hermes", '<tool_call>{"name": "calculator", "arguments": {"expression": "12345 * 6789"}}</tool_call>'),
+    "llama": ("llama", '{"name": "calculator", "parameters": {"expression": "12345 * 6789"}}'),
+    "plain": ("fenced", "```python\n12345 * 6789\n```\n```output"),
+}
+TOLD = {
+    "chatml": "\n<|im_start|>user\n<tool_response>\n83810205\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
+    "llama": '<|start_header_id|>ipython<|end_header_id|>\n\n"83810205"<|eot_id|>'
+    "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    "plain": "\n83810205\n```\n",
+}
+
+
+@pytest.mark.parametrize("form", CALLING)
+def test_tools_are_called_and_answered_in_the_form_of_the_template(form: str) -> None:
+    if form == "plain" and PROBLEM is not None:
+        pytest.skip(PROBLEM)
+    text = turn_text(form)
+    call_form, call = CALLING[form]
+    stop = () if form == "plain" else text.template.stop_token_ids(text.tokenizer)
+    sampling = Sampling(max_tokens=200, stop_token_ids=stop, stop=(OUTPUT_FENCE,) if form == "plain" else ())
+    problem = Problem(id="1", prompt="12345 * 6789?", answer="83810205")
+    spec = EnvironmentSpec(name="tools", options={"form": call_form})
+    with EnvironmentHost(spec, workers=1) as host:
+        ((episode,),) = play(
+            ScriptedEngine([call, "\\boxed{83810205}"], text.tokenizer), [problem], text=text, sampling=sampling, n=1,
+            budget=Budget(max_turns=3, max_tokens=1000), host=host,
+        )  # fmt: skip
+    assert text.tokenizer.decode(episode.turns[0].observation_ids) == TOLD[form]
+    assert (episode.finish_reason, episode.verdict.correct if episode.verdict else None) == ("stop", True)
+    assert ("calculator" in text.tokenizer.decode(episode.prompt_ids)) is (form == "chatml")
+
+
+@needs_namespaces
+def test_a_hanging_tool_costs_its_deadline_and_the_episode_goes_on() -> None:
+    text = turn_text("chatml")
+    call = '<tool_call>{"name": "python", "arguments": {"code": "while True: pass"}}</tool_call>'
+    spec = EnvironmentSpec(name="tools", options={"tool_seconds": 1.0})
+    with EnvironmentHost(spec, workers=1) as host:
+        ((episode,),) = play(
+            ScriptedEngine([call, "\\boxed{7}"], text.tokenizer), [GUESS], text=text,
+            sampling=sampling_of(text, max_tokens=200), n=1, budget=Budget(max_turns=3, max_tokens=2000), host=host,
+        )  # fmt: skip
+    assert "over 1 s: killed" in episode.turns[0].observation
+    assert episode.verdict is not None
+    assert episode.verdict.correct
+
+
+def test_every_sampled_token_is_an_own_token_or_dropped_by_a_reason() -> None:
+    """Over a run with faults: what the engine sampled is what the episodes hold, and what is dropped says why."""
+    text = turn_text("chatml")
+    engine = ScriptedEngine(["well", "raise", "unicode", "crash", "flood", "x" * 60], text.tokenizer)
+    problems = [Problem(id=str(i), prompt="Say.") for i in range(4)]
+    groups = play(
+        engine, problems, text=text, sampling=sampling_of(text), n=3, budget=Budget(max_turns=2, max_tokens=60),
+        host=shared_host(FAULTY),
+    )  # fmt: skip
+    episodes = [e for group in groups for e in group]
+    assert len(episodes) == 12
+    kept = [e for e in episodes if e.finish_reason != "tool_error"]
+    dropped = [e for e in episodes if e.finish_reason == "tool_error"]
+    assert dropped
+    assert all(e.reason for e in dropped)
+    assert engine.num_served == sum(len(e.turns) for e in episodes)
+    rows = rows_of(kept)
+    trained = sum(int(batch.mask.sum()) for batch in micro_batches(rows, 500))
+    assert trained == sum(e.num_own_tokens for e in episodes) - sum(e.num_own_tokens for e in dropped)
