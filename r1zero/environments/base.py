@@ -37,7 +37,8 @@ class Start:
 class Environment(Protocol):
     """One episode's state. A fresh object in a process of its own for every episode; options come to `__init__`.
 
-    May have `tool_schemas`, for the chat template to write, and (on the class) `preload`, modules to import beforehand.
+    May have `tool_schemas`, for the chat template to write, and two class methods, called once on our side with its
+    options: `prepare`, for more options, and `preload`, for modules to import in the server that forks it.
     """
 
     def start(self, problem: Problem) -> Sequence[Message]:

@@ -45,7 +45,10 @@ class EnvironmentHost:
         factory = resolve(spec).factory
         self.spec = spec
         self.module = factory.__module__
-        self.preload = (*_PRELOAD, self.module, *getattr(factory, "preload", ()))
+        preload = getattr(factory, "preload", None)
+        self.preload = (*_PRELOAD, self.module, *(preload(**spec.options) if preload else ()))
+        prepare = getattr(factory, "prepare", None)
+        self.options = {**spec.options, **(prepare(**spec.options) if prepare else {})}
         if self.module == "__main__":
             raise UserError(f"environment {spec.name!r} is defined in the script that runs: move it into a module")
         self.deadline_seconds = deadline_seconds
@@ -86,8 +89,8 @@ class Live:
 
     def start(self) -> Future[Answer]:
         """A `Start`, or a `Fault`."""
-        spec = self.host.spec
-        request = Open(name=spec.name, module=self.host.module, options=spec.options, problem=self.problem)
+        host = self.host
+        request = Open(name=host.spec.name, module=host.module, options=host.options, problem=self.problem)
         return self.host.threads.submit(self._ask, pickle.dumps(request), True)
 
     def step(self, completion: Completion) -> Future[Answer]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
+
 import pytest
 
 import tests.some_environments  # noqa: F401  registers `guess`
 from r1zero.data.records import Problem
-from r1zero.environments import EnvironmentSpec, Example, environment, get, names, resolve
+from r1zero.environments import EnvironmentSpec, Example, environment, get, names, registry, resolve
 from r1zero.environments.base import shortened
 from r1zero.environments.conformance import check
 from r1zero.errors import UserError
@@ -43,6 +45,19 @@ def test_a_name_is_taken_once_and_a_parameter_must_be_an_option() -> None:
         class Sized(Guess):
             def __init__(self, size: int) -> None:
                 self.size = size
+
+
+def test_a_plugin_that_fails_keeps_its_reason_and_one_that_works_is_found_by_its_entry_s_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    monkeypatch.setattr(registry, "_broken", {})
+    for name, value in {"gone": "no_such_module:Thing", "endless": "tests.some_environments:Endless"}.items():
+        registry._load_plugin(EntryPoint(name=name, value=value, group=registry.ENTRY_POINT_GROUP))
+    assert get("endless").options["role"] == "user"
+    with pytest.raises(UserError, match=r"'gone' cannot be used: plugin no_such_module:Thing: ModuleNotFoundError"):
+        get("gone")
+    assert "gone" not in names()
 
 
 def test_a_text_that_is_cut_says_how_much() -> None:

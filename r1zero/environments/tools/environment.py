@@ -95,11 +95,9 @@ class ToolEnvironment:
 
     Options: `tools`, names or `package.module:function`; `form`, how calls are written (`hermes`, `llama`, `fenced`);
     `verifier` and `verifier_options`; `tool_seconds`, `python`'s deadline; `max_output_chars` of one result.
+    `schemas`, by tool, are made from the functions where not given (`prepare`).
     A turn cut off at its limit makes no calls. A bad call is told to the policy, and costs it the turn.
     """
-
-    preload = ("transformers.utils",)
-    """Imported once in the fork server, as it takes seconds, and not in every episode's process."""
 
     def __init__(
         self,
@@ -110,18 +108,33 @@ class ToolEnvironment:
         verifier_options: Mapping[str, Any] | None = None,
         tool_seconds: float = 5.0,
         max_output_chars: int = 4000,
+        schemas: Mapping[str, Any] | None = None,
     ) -> None:
         if form not in _FORMS:
             raise unknown_name("form of tool calls", form, _FORMS)
         self.form: CallForm = form  # type: ignore[assignment]
         self.max_output_chars = max_output_chars
         self.python = PythonTool(seconds=tool_seconds, max_output_chars=max_output_chars)
-        self.tools = {tool.name: tool for tool in map(self._tool, tools)}
+        functions = [_function(name, self.python) for name in tools]
+        made = [Tool(f, schemas[f.__name__]) if schemas else Tool.of(f) for f in functions]
+        self.tools = {tool.name: tool for tool in made}
         if form == "fenced" and "python" not in self.tools:
             raise UserError("fenced code is a call of the tool `python`: add it to `tools`")
         self.spec = VerifierSpec(name=verifier, options=dict(verifier_options or {}))
         self.verifier = resolve_verifier(self.spec)
         self.problem = Problem(id="", prompt="")
+
+    @classmethod
+    def prepare(cls, **options: Any) -> dict[str, Any]:
+        """The option `schemas`: making them imports torch, which has no room in an episode's process."""
+        return {"schemas": {tool.name: dict(tool.schema) for tool in cls(**options).tools.values()}}
+
+    @classmethod
+    def preload(cls, **options: Any) -> tuple[str, ...]:
+        """The modules of its tools and of its verifier: slow imports (sympy) that are not to cost a deadline."""
+        made = cls(**options)
+        functions = [tool.function for tool in made.tools.values()] + [made.verifier.function]
+        return (*dict.fromkeys(function.__module__ for function in functions), *made.verifier.preload)
 
     @property
     def tool_schemas(self) -> list[dict[str, Any]]:
@@ -154,16 +167,18 @@ class ToolEnvironment:
             return f"error: there is no tool {call.name[:100]!r}; the tools are {', '.join(self.tools)}"
         return self.tools[call.name].call(call.arguments)
 
-    def _tool(self, name: str) -> Tool:
-        if name == "python":
-            return Tool.of(self.python.python)
-        if name == "calculator":
-            return Tool.of(calculator)
-        module, colon, attribute = name.partition(":")
-        if not colon:
-            raise unknown_name("tool", name, ("python", "calculator", "package.module:function"))
-        try:
-            function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise UserError(f"tool {name!r} cannot be imported: {error}") from error
-        return Tool.of(function)
+
+def _function(name: str, python: PythonTool) -> Callable[..., Any]:
+    """The function that a recipe names. Raises UserError."""
+    if name == "python":
+        return python.python
+    if name == "calculator":
+        return calculator
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise unknown_name("tool", name, ("python", "calculator", "package.module:function"))
+    try:
+        function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"tool {name!r} cannot be imported: {error}") from error
+    return function
