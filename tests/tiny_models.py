@@ -31,14 +31,22 @@ def char_tokenizer(*, pad_is_eos: bool = False) -> Any:
     )
 
 
-def tiny_llama(*, seed: int = 0, tied: bool = True, bias: bool = False, scale: float = 0.12, layers: int = 3) -> Any:
+def tiny_llama(
+    *,
+    seed: int = 0,
+    tied: bool = True,
+    bias: bool = False,
+    scale: float = 0.12,
+    layers: int = 3,
+    vocab_size: int = len(CHARACTERS) + 4,
+) -> Any:
     """A Llama with random weights of standard deviation `scale`: at the usual 0.02 every next token would be about as
     likely as any other, and a wrong temperature or a wrong position would hardly show. `bias`: random attention biases.
     """
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=len(CHARACTERS) + 4,
+        vocab_size=vocab_size,
         hidden_size=96,
         intermediate_size=192,
         num_hidden_layers=layers,

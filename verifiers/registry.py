@@ -208,7 +208,7 @@ def resolve(spec: VerifierSpec) -> Verifier:
         if option not in verifier.options:
             raise unknown_name(f"option of verifier {spec.name!r}", option, verifier.options)
         default = verifier.options[option]
-        if not _same_kind(value, default):
+        if not same_kind(value, default):
             raise UserError(
                 f"option {option!r} of verifier {spec.name!r} is {value!r}, which is no {type(default).__name__} "
                 f"(its default is {default!r})"
@@ -216,7 +216,7 @@ def resolve(spec: VerifierSpec) -> Verifier:
     return verifier
 
 
-def _same_kind(value: object, default: object) -> bool:
+def same_kind(value: object, default: object) -> bool:
     """Whether `value` may stand where `default` does. YAML writes 1 for 1.0 and knows lists only."""
     if default is None:
         return True

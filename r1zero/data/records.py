@@ -65,7 +65,13 @@ class Row:
     prompt_ids: tuple[int, ...]
     """(P,), P >= 1."""
     completion_ids: tuple[int, ...]
-    """(T,), T >= 1."""
+    """(T,), T >= 1; of an episode of several turns, everything after the prompt."""
+    own: tuple[bool, ...] | None = None
+    """(T,) True on the policy's own tokens: an observation is read, and neither predicted nor trained on. None: all."""
+
+    def __post_init__(self) -> None:
+        if self.own is not None and (len(self.own) != len(self.completion_ids) or not any(self.own)):
+            raise ValueError(f"`own` has {len(self.own)} marks for {len(self.completion_ids)} tokens, or marks none")
 
     @property
     def length(self) -> int:

@@ -8,7 +8,7 @@ from the first token and the causal mask hides the padding, so that no position 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,9 +45,9 @@ class MicroBatch:
     """(B,) which rows of the step these are."""
     inputs: Packed | Padded
     mask: Tensor
-    """(B, T) bool, True on completion tokens; T is the longest completion here."""
+    """(B, T) bool, True on completion tokens (the policy's own, where a row says so); T is the longest completion."""
     targets: Tensor
-    """(N,) the completion tokens in row-major order of `mask`; N = mask.sum()."""
+    """(N,) those tokens in row-major order of `mask`; N = mask.sum()."""
 
     def spread(self, flat: Tensor) -> Tensor:
         """(N,) values of the completion tokens -> (B, T), 0 on padding; keeps the gradient."""
@@ -122,12 +122,13 @@ def _micro_batch(rows: Sequence[Row], indices: list[int], device: torch.device |
             input_ids=torch.tensor(ids).to(device),
             predicting=(starts[row] + offset - 1).to(device),  # the state before each token
         )
-    return MicroBatch(
-        indices=tuple(indices),
-        inputs=inputs,
-        mask=mask.to(device),
-        targets=torch.tensor([token for row in chosen for token in row.completion_ids]).to(device),
-    )
+    targets = torch.tensor([token for row in chosen for token in row.completion_ids])
+    if any(row.own is not None for row in chosen):
+        own = torch.tensor([mark for row in chosen for mark in row.own or (True,) * len(row.completion_ids)])  # (N,)
+        mask = mask.masked_scatter(mask, own)
+        targets = targets[own]
+        inputs = replace(inputs, predicting=inputs.predicting[own.to(device)])
+    return MicroBatch(indices=tuple(indices), inputs=inputs, mask=mask.to(device), targets=targets.to(device))
 
 
 def states_before(backbone: nn.Module, batch: MicroBatch) -> Tensor:

@@ -27,7 +27,7 @@ _MEGABYTE = 1_000_000
 _WORKERS = 2
 _OTHER_GOLD = "735219.5"
 
-_HOSTILE = {
+HOSTILE = {
     "empty text": ["", " ", "\n" * 100],
     "1 MB text": ["word " * (_MEGABYTE // 5), "9" * _MEGABYTE, "<think>" * (_MEGABYTE // 7), "{" * _MEGABYTE],
     "unicode": ["\ud800\udfff lone", "‮﷽한🏳️‍🌈 <answer>٣٫٥</answer>", "\\boxed{½ × ∞}", "Z" + "\u0301" * 10_000],
@@ -127,7 +127,7 @@ def _running_checks(verifier: Verifier, example: Sample, spec: VerifierSpec, poo
         verdict = pool.submit(spec, replace(example, answer=_OTHER_GOLD)).result()
         fault = f"its example is correct against gold {_OTHER_GOLD!r} too" if verdict.correct else ""
         yield Check("refuses its example against another gold", not fault, fault)
-    for kind, texts in _HOSTILE.items():
+    for kind, texts in HOSTILE.items():
         # A costly answer in good form is in good form; a text without any is not.
         may_be_correct = verifier.judges == "shaping" or (verifier.judges == "format" and kind == "costly answers")
         fault = _first_fault(texts, example, spec, pool, may_be_correct)

@@ -45,14 +45,14 @@ _WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL
 
 
 @dataclass(frozen=True)
-class _Worker:
+class Worker:
     pid: int
     channel: Connection[Any, Any]
     generation: int
     """How many imports the server had made when it forked this worker."""
 
 
-class _ForkServer:
+class ForkServer:
     """The near side of `worker.serve_forks`; used by all threads of one pool, under a lock. Restarts when it died."""
 
     def __init__(self, memory_bytes: int) -> None:
@@ -108,11 +108,12 @@ class _ForkServer:
                 self._imported.append(module)
                 self._ask({"do": "import", "module": module})
 
-    def fork(self) -> _Worker:
-        """A fresh worker. Raises OSError when the server died and dies again."""
+    def fork(self, serve: str = "") -> Worker:
+        """A fresh worker, or a process that serves its channel by `module:function`. Raises OSError when the server
+        died and dies again."""
         with self._lock:
             try:
-                return self._fork()
+                return self._fork(serve)
             except OSError:
                 if self._stopped:
                     raise
@@ -121,19 +122,19 @@ class _ForkServer:
                 self._control.close()
                 self._imported.clear()
                 self._start()
-                return self._fork()
+                return self._fork(serve)
 
-    def _fork(self) -> _Worker:
+    def _fork(self, serve: str) -> Worker:
         near, far = socket.socketpair()
         with far:
             try:
-                reply = self._ask({"do": "fork"}, (far.fileno(),))
+                reply = self._ask({"do": "fork", "serve": serve}, (far.fileno(),))
             except OSError:
                 near.close()
                 raise
-        return _Worker(reply["pid"], Connection(near.detach()), self.generation)
+        return Worker(reply["pid"], Connection(near.detach()), self.generation)
 
-    def end(self, worker: _Worker) -> int | None:
+    def end(self, worker: Worker) -> int | None:
         """Kill `worker` if it lives; how it ended (exit code, or -signal), None when the server is gone as well."""
         worker.channel.close()
         with self._lock:
@@ -185,7 +186,7 @@ class VerifierPool:
         self._closed = False
         self._submitting = threading.Lock()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._server = _ForkServer(memory_bytes)
+        self._server = ForkServer(memory_bytes)
         count = workers or os.cpu_count() or 1
         # One thread a worker: it hands over a job, waits for the answer until the deadline, and kills.
         self._threads = [
@@ -229,7 +230,7 @@ class VerifierPool:
 
     def _serve_one_worker(self) -> None:
         """One thread's life: jobs in, verdicts out, with one worker at a time."""
-        worker: _Worker | None = None
+        worker: Worker | None = None
         while (job := self._jobs.get()) is not None:
             if not job.future.set_running_or_notify_cancel():
                 continue
@@ -246,7 +247,7 @@ class VerifierPool:
         if worker is not None:
             self._server.end(worker)
 
-    def _ready(self, worker: _Worker | None, job: _Job) -> _Worker:
+    def _ready(self, worker: Worker | None, job: _Job) -> Worker:
         """`worker`, or a new one when there is none, when it died idle, or when it lacks what `job` needs imported."""
         for module in job.preload:
             self._server.import_module(module)
@@ -255,7 +256,7 @@ class VerifierPool:
             worker = None
         return worker or self._server.fork()
 
-    def _run(self, worker: _Worker, job: _Job) -> tuple[Verdict, _Worker | None]:
+    def _run(self, worker: Worker, job: _Job) -> tuple[Verdict, Worker | None]:
         """The verdict, and the worker if it can go on."""
         began = time.perf_counter()
         try:

@@ -64,7 +64,7 @@ def serve_forks(control_fd: int, memory_bytes: int) -> None:
                 pid = os.fork()
                 if pid == 0:
                     control.close()
-                    _live_as_worker(fds[0], memory_bytes)
+                    _live_as_worker(fds[0], memory_bytes, request.get("serve", ""))
                 workers.add(pid)
                 reply = {"pid": pid}
             elif request["do"] == "end":
@@ -96,8 +96,8 @@ def _end(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _live_as_worker(channel_fd: int, memory_bytes: int) -> None:
-    """Everything a worker does, from fork to exit; never returns."""
+def _live_as_worker(channel_fd: int, memory_bytes: int, serve: str) -> None:
+    """Everything a worker does, from fork to exit; never returns. `serve`: `module:function` in place of judging."""
     server = os.getppid()
     status = 1
     try:
@@ -106,7 +106,9 @@ def _live_as_worker(channel_fd: int, memory_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         # Left open: the pool takes a closed channel for this process's end, and would kill it before its exit status.
-        _serve_tasks(Connection(channel_fd), memory_bytes)
+        module, _, function = serve.partition(":")
+        serve_channel = getattr(importlib.import_module(module), function) if serve else _serve_tasks
+        serve_channel(Connection(channel_fd), memory_bytes)
         status = 0
     finally:
         # Not sys.exit: the server's cleanup handlers and open files are not the worker's to run and flush.
