@@ -24,7 +24,7 @@ from r1zero.data.records import Problem
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.errors import UserError
 from r1zero.verifiers.registry import Sample, register
-from r1zero.verifiers.text.program import visible
+from r1zero.verifiers.text.shown import shown
 
 MAX_CHARS = 50_000
 _PROMPT = Path(__file__).with_name("judge_prompt.txt")
@@ -78,7 +78,7 @@ def judge(
     url, model = url or os.environ.get("R1ZERO_JUDGE_URL", ""), model or os.environ.get("R1ZERO_JUDGE_MODEL", "judge")
     if not url.startswith(("http://", "https://")):
         raise UserError("verifier 'judge' needs the option url (or R1ZERO_JUDGE_URL), like http://localhost:8000/v1")
-    text = visible(completion).strip()
+    text = shown(completion).strip()
     if not text or len(text) > MAX_CHARS:
         reason = f"an answer of over {MAX_CHARS} characters" if text else "no text after the thinking"
         return Verdict(Outcome.UNPARSEABLE, reason=reason)
