@@ -8,7 +8,6 @@ from it, lack the mark.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import re
@@ -113,7 +112,13 @@ def fill(template: str, **values: str) -> str:
 
 
 def _mark(text: str) -> str:
-    return hashlib.sha256(b"r1zero judge " + text.encode(errors="replace")).hexdigest()[:12]
+    return _digest(b"r1zero judge " + text.encode(errors="replace"))[:12]
+
+
+def _digest(data: bytes) -> str:
+    import hashlib  # brings OpenSSL along: some milliseconds that only a judge is to cost
+
+    return hashlib.sha256(data).hexdigest()
 
 
 @functools.lru_cache(maxsize=8)
@@ -191,7 +196,7 @@ def ask(client: Any, body: dict[str, Any], tries: int) -> str:
 
 def _file(folder: Path, url: str, body: dict[str, Any]) -> Path:
     text = json.dumps([url, body], sort_keys=True)
-    return folder / f"{hashlib.sha256(text.encode(errors='replace')).hexdigest()}.json"
+    return folder / f"{_digest(text.encode(errors='replace'))}.json"
 
 
 def _cached(folder: Path, url: str, body: dict[str, Any]) -> str | None:

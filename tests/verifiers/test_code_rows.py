@@ -8,6 +8,7 @@ import pickle
 import shutil
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from r1zero.data.records import Problem
 from r1zero.verifiers import Outcome, Sample, Verdict, get
 from r1zero.verifiers.code_rows import RowError, read_tests, unpacked
+from r1zero.verifiers.running.audit import read_rows
 from r1zero.verifiers.sandbox import sandbox_status
 from r1zero.verifiers.sandbox.compare import same_output
 
@@ -342,3 +344,13 @@ NODE_ATTACKS = {
 def test_a_program_cannot_bend_what_judges_its_nodes(name: str) -> None:
     verdict = judge(NODE_ATTACKS[name], LEETCODE)
     assert verdict.outcome is Outcome.WRONG, verdict
+
+
+@needs_namespaces
+@pytest.mark.parametrize("under_data", [True, False])
+def test_an_audited_row_holds_its_tests_in_data_or_beside_it(under_data: bool, tmp_path: Path) -> None:
+    tests = {"input_output": json.dumps(CALLS)}
+    row = {"problem": "Add.", "output": f"```python\n{ADD}\n```", "correct": True}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row | ({"data": tests} if under_data else tests)), encoding="utf-8")
+    (read,) = read_rows(tmp_path / "a.jsonl")
+    assert get("code")(read.sample, {"timeout_seconds": 20.0}).correct
