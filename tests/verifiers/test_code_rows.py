@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from r1zero.data.records import Problem
+from r1zero.errors import UserError
 from r1zero.verifiers import Outcome, Sample, Verdict, get
 from r1zero.verifiers.code_rows import RowError, read_tests, unpacked
 from r1zero.verifiers.running.audit import read_rows
@@ -161,7 +162,6 @@ def test_a_row_of_no_known_shape_is_an_error_that_lists_the_shapes() -> None:
         assert (verdict.outcome, verdict.score) == (Outcome.ERROR, None)
         for shape in ("input_output", "public_test_cases", "ground_truth", "test_list"):
             assert shape in verdict.reason
-    assert "examples" in judge(ADD, {"examples": ["x"]}).reason
 
 
 @pytest.mark.parametrize(
@@ -260,14 +260,9 @@ def test_packages_are_there_when_named_and_cannot_be_written() -> None:
     script = {"input_output": {"inputs": ["3"], "outputs": ["[0 1 2]"]}}
     program = "import numpy\nprint(numpy.arange(int(input())))"
     assert judge(program, script, packages=["numpy"], memory_mb=1024).correct
+    with pytest.raises(UserError, match="pip install no-such-package"):
+        judge(ADD, data, packages=["no-such-package"])
 
-
-def test_a_package_that_is_not_installed_is_said() -> None:
-    with pytest.raises(Exception, match="pip install no-such-package"):
-        judge(ADD, {"input_output": CALLS}, packages=["no-such-package"])
-
-
-# C++
 
 SUM = "#include <bits/stdc++.h>\nusing namespace std;\nint main() {{ long a, b; cin >> a >> b; {} }}"
 
@@ -315,7 +310,6 @@ CHECKER_ATTACKS = {
     "writes the checker's files": "open('/tmp/output.txt', 'w').write('1 2 3')\nopen('/tmp/expected.txt', 'w')",
     "changes the checker": "import builtins, sys\nbuiltins.sorted = lambda x: 1\nprint(0)",
     "exits with 0": "exit(0)",
-    "prints code": "print(\"__import__('os')._exit(0)\")",
     "prints no text": "import os\nos.write(1, b'\\xff\\x00\\n1')",
     "prints without end": "while True: print(1)",
 }
