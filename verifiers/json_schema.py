@@ -10,8 +10,7 @@ from r1zero.data.records import Problem
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.errors import UserError
 from r1zero.verifiers.registry import Sample, register
-from r1zero.verifiers.tags import final_answer
-from r1zero.verifiers.text.program import visible
+from r1zero.verifiers.text.shown import shown
 
 MAX_CHARS = 100_000
 """Of a schema, and of an instance."""
@@ -99,10 +98,7 @@ def read_schema(data: Any) -> dict[str, Any] | bool | str:
 
 def answer_text(completion: str) -> str:
     """The part of a completion that is to be JSON."""
-    text = visible(completion).strip()
-    found = final_answer(completion) if "<answer>" in completion else None
-    if found is not None:
-        text = found.strip()
+    text = shown(completion).strip()
     fenced = _FENCE.findall(text) if "```" in text else []
     return fenced[-1].strip() if fenced else text
 

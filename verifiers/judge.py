@@ -8,7 +8,6 @@ from it, lack the mark.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import re
@@ -24,7 +23,7 @@ from r1zero.data.records import Problem
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.errors import UserError
 from r1zero.verifiers.registry import Sample, register
-from r1zero.verifiers.text.program import visible
+from r1zero.verifiers.text.shown import shown
 
 MAX_CHARS = 50_000
 _PROMPT = Path(__file__).with_name("judge_prompt.txt")
@@ -78,7 +77,7 @@ def judge(
     url, model = url or os.environ.get("R1ZERO_JUDGE_URL", ""), model or os.environ.get("R1ZERO_JUDGE_MODEL", "judge")
     if not url.startswith(("http://", "https://")):
         raise UserError("verifier 'judge' needs the option url (or R1ZERO_JUDGE_URL), like http://localhost:8000/v1")
-    text = visible(completion).strip()
+    text = shown(completion).strip()
     if not text or len(text) > MAX_CHARS:
         reason = f"an answer of over {MAX_CHARS} characters" if text else "no text after the thinking"
         return Verdict(Outcome.UNPARSEABLE, reason=reason)
@@ -113,7 +112,13 @@ def fill(template: str, **values: str) -> str:
 
 
 def _mark(text: str) -> str:
-    return hashlib.sha256(b"r1zero judge " + text.encode(errors="replace")).hexdigest()[:12]
+    return _digest(b"r1zero judge " + text.encode(errors="replace"))[:12]
+
+
+def _digest(data: bytes) -> str:
+    import hashlib  # brings OpenSSL along: some milliseconds that only a judge is to cost
+
+    return hashlib.sha256(data).hexdigest()
 
 
 @functools.lru_cache(maxsize=8)
@@ -191,7 +196,7 @@ def ask(client: Any, body: dict[str, Any], tries: int) -> str:
 
 def _file(folder: Path, url: str, body: dict[str, Any]) -> Path:
     text = json.dumps([url, body], sort_keys=True)
-    return folder / f"{hashlib.sha256(text.encode(errors='replace')).hexdigest()}.json"
+    return folder / f"{_digest(text.encode(errors='replace'))}.json"
 
 
 def _cached(folder: Path, url: str, body: dict[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ from r1zero.data.records import Problem
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.registry import Sample, register
 from r1zero.verifiers.tags import final_answer
-from r1zero.verifiers.text.program import visible
+from r1zero.verifiers.text.shown import shown
 
 _MAX_CHARS = 100_000
 
@@ -39,7 +39,7 @@ def regex(completion: str, answer: str, problem: Problem, *, pattern: str = "", 
     except re.error as error:
         return Verdict(Outcome.ERROR, reason=f"pattern {wanted[:200]!r} is no regular expression: {error}")
     text = final_answer(completion)
-    text = (visible(completion) if text is None else text).strip()
+    text = (shown(completion) if text is None else text).strip()
     if not text or len(text) > _MAX_CHARS:
         reason = f"an answer of over {_MAX_CHARS} characters" if text else "no answer"
         return Verdict(Outcome.UNPARSEABLE, reason=reason)

@@ -8,13 +8,16 @@ import pickle
 import shutil
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from r1zero.data.records import Problem
+from r1zero.errors import UserError
 from r1zero.verifiers import Outcome, Sample, Verdict, get
 from r1zero.verifiers.code_rows import RowError, read_tests, unpacked
+from r1zero.verifiers.running.audit import read_rows
 from r1zero.verifiers.sandbox import sandbox_status
 from r1zero.verifiers.sandbox.compare import same_output
 
@@ -159,7 +162,6 @@ def test_a_row_of_no_known_shape_is_an_error_that_lists_the_shapes() -> None:
         assert (verdict.outcome, verdict.score) == (Outcome.ERROR, None)
         for shape in ("input_output", "public_test_cases", "ground_truth", "test_list"):
             assert shape in verdict.reason
-    assert "examples" in judge(ADD, {"examples": ["x"]}).reason
 
 
 @pytest.mark.parametrize(
@@ -258,14 +260,9 @@ def test_packages_are_there_when_named_and_cannot_be_written() -> None:
     script = {"input_output": {"inputs": ["3"], "outputs": ["[0 1 2]"]}}
     program = "import numpy\nprint(numpy.arange(int(input())))"
     assert judge(program, script, packages=["numpy"], memory_mb=1024).correct
+    with pytest.raises(UserError, match="pip install no-such-package"):
+        judge(ADD, data, packages=["no-such-package"])
 
-
-def test_a_package_that_is_not_installed_is_said() -> None:
-    with pytest.raises(Exception, match="pip install no-such-package"):
-        judge(ADD, {"input_output": CALLS}, packages=["no-such-package"])
-
-
-# C++
 
 SUM = "#include <bits/stdc++.h>\nusing namespace std;\nint main() {{ long a, b; cin >> a >> b; {} }}"
 
@@ -313,7 +310,6 @@ CHECKER_ATTACKS = {
     "writes the checker's files": "open('/tmp/output.txt', 'w').write('1 2 3')\nopen('/tmp/expected.txt', 'w')",
     "changes the checker": "import builtins, sys\nbuiltins.sorted = lambda x: 1\nprint(0)",
     "exits with 0": "exit(0)",
-    "prints code": "print(\"__import__('os')._exit(0)\")",
     "prints no text": "import os\nos.write(1, b'\\xff\\x00\\n1')",
     "prints without end": "while True: print(1)",
 }
@@ -342,3 +338,13 @@ NODE_ATTACKS = {
 def test_a_program_cannot_bend_what_judges_its_nodes(name: str) -> None:
     verdict = judge(NODE_ATTACKS[name], LEETCODE)
     assert verdict.outcome is Outcome.WRONG, verdict
+
+
+@needs_namespaces
+@pytest.mark.parametrize("under_data", [True, False])
+def test_an_audited_row_holds_its_tests_in_data_or_beside_it(under_data: bool, tmp_path: Path) -> None:
+    tests = {"input_output": json.dumps(CALLS)}
+    row = {"problem": "Add.", "output": f"```python\n{ADD}\n```", "correct": True}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row | ({"data": tests} if under_data else tests)), encoding="utf-8")
+    (read,) = read_rows(tmp_path / "a.jsonl")
+    assert get("code")(read.sample, {"timeout_seconds": 20.0}).correct

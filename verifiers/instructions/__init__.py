@@ -10,7 +10,7 @@ from r1zero.data.records import Problem
 from r1zero.data.verdict import Outcome, Verdict
 from r1zero.verifiers.instructions.kinds import KINDS
 from r1zero.verifiers.registry import Sample, register
-from r1zero.verifiers.text.program import visible
+from r1zero.verifiers.text.shown import shown
 
 _MAX_CHARS = 100_000
 
@@ -45,7 +45,7 @@ def instructions(completion: str, problem: Problem, *, loose: bool = False, part
         asked = read_instructions(problem.data)
     except ValueError as error:
         return Verdict(Outcome.ERROR, reason=str(error))
-    text = visible(completion)
+    text = shown(completion)
     if not text.strip() or len(text) > _MAX_CHARS:
         reason = f"a text of over {_MAX_CHARS} characters" if text.strip() else "no text after the thinking"
         return Verdict(Outcome.UNPARSEABLE, reason=reason)

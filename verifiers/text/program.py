@@ -128,8 +128,8 @@ def visible(completion: str) -> str:
 def _markup(text: str, name: str) -> list[re.Match[str]]:
     """The tags of that name that are markup: not those in a string or a comment of a program, `'a </think> b'`."""
     found = [tag for tag in _TAG.finditer(text) if tag[2] == name]
-    if not found:
-        return []
+    if not found or len(found) > _MAX_TAGS:  # no program: a text made to be slow to read
+        return found
     programs = [match.span("body") for match in _FENCE.finditer(text) if _holds_tag_as_text(match)]
     return [
         tag
@@ -161,6 +161,7 @@ def _is_quoted(text: str, tag: re.Match[str]) -> bool:
 
 _QUOTE = re.compile(r"(?<!\\)['\"]")
 _MAX_LINE = 500
+_MAX_TAGS = 1000
 
 
 def _is_apostrophe(text: str, at: int) -> bool:
