@@ -1,4 +1,4 @@
-"""The command line: `r1zero train | eval | compare | verifiers | doctor | recipes`.
+"""The command line: `r1zero train | eval | compare | verifiers | data | doctor | recipes`.
 
 Results go to stdout, everything else to stderr. A mistake of the user's is one line and exit code 2.
 """
@@ -63,11 +63,13 @@ def _dispatch(argv: list[str]) -> int:
     commands.add_parser("recipes", help="list the recipes that ship").set_defaults(run=_recipes)
     commands.add_parser("doctor", help="what is installed, what will be used, what is wrong").set_defaults(run=_doctor)
     # Imported here: each pulls in what it needs, and a recipe's --help must not wait for torch.
+    from r1zero.commands.data import add_parser as add_data
     from r1zero.commands.eval import add_parser as add_eval
     from r1zero.commands.verifiers import add_parser as add_verifiers
 
     add_eval(commands)
     add_verifiers(commands)
+    add_data(commands)
     arguments, rest = parser.parse_known_args(argv)
     if rest and arguments.command != "train":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
