@@ -60,7 +60,7 @@ class Model:
     def template(self, settings: EvalSettings, run: PolicyConfig | None, kind: str) -> EvalTemplate:
         """The one asked for, else the run's, else the default for the model."""
         if self.tokenizer is None:
-            template = prompts.load(settings.template or ("chat" if kind == "code" else "boxed_chat"))
+            template = prompts.load(settings.template or ("chat" if kind in templates.UNBOXED else "boxed_chat"))
             if template.kind != "chat":
                 raise UserError(
                     f"template {template.name!r} is a text; a chat endpoint needs a chat template such as boxed_chat"
