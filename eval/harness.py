@@ -253,7 +253,8 @@ class _Grading:
                 answer=problem.answer,
                 failed=failure is not None,
             )
-            future = None if sample.failed else self._pool.submit(self._verifier, sample.verifier_input(problem))
+            verifier = self._verifier.of(problem)
+            future = None if sample.failed else self._pool.submit(verifier, sample.verifier_input(problem))
             self._open[key] = (sample, future)
         self._collect()
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from transformers import AutoConfig
 
 from r1zero import models, prompts
 from r1zero.config import EngineConfig, ModelConfig, PolicyConfig, RewardModelConfig, recipe
@@ -57,7 +60,7 @@ class Model:
     def template(self, settings: EvalSettings, run: PolicyConfig | None, kind: str) -> EvalTemplate:
         """The one asked for, else the run's, else the default for the model."""
         if self.tokenizer is None:
-            template = prompts.load(settings.template or ("chat" if kind == "code" else "boxed_chat"))
+            template = prompts.load(settings.template or ("chat" if kind in templates.UNBOXED else "boxed_chat"))
             if template.kind != "chat":
                 raise UserError(
                     f"template {template.name!r} is a text; a chat endpoint needs a chat template such as boxed_chat"
@@ -84,6 +87,37 @@ class Model:
             except UserError as error:
                 raise UserError(f"{error} (longest prompt: {prompt_tokens} tokens, of {longest!r})") from error
         return self._engine
+
+    def within_positions(self, task: Task, candidates: Sequence[EvalTemplate]) -> Task:
+        """`task` with its tokens cut to what the model has positions for after the longest prompt of `candidates`.
+
+        An endpoint's limits are its own. Raises UserError where a prompt leaves no room at all.
+        """
+        limit = None if self._endpoint is not None else self._positions()
+        if limit is None:
+            return task
+        most, _, name = max(self._context(replace(task, template=template)) for template in candidates)
+        if most <= limit:
+            return task
+        room = limit - (most - task.sampling.max_tokens)
+        if room < 1:
+            raise UserError(
+                f"the prompt of {name!r} takes all {limit} positions of the model: choose a shorter template"
+            )
+        return replace(
+            task,
+            sampling=replace(task.sampling, max_tokens=room),
+            max_tokens_asked=task.sampling.max_tokens,
+        )
+
+    def _positions(self) -> int | None:
+        """Tokens of prompt and answer together that the model, or a set engine.max_context, has room for."""
+        try:
+            config = AutoConfig.from_pretrained(str(self.path))
+        except (OSError, ValueError, KeyError):
+            return None  # the engine says what is wrong with the folder
+        limits = [getattr(config, "max_position_embeddings", None), self._config.max_context or None]
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def _context(self, task: Task) -> tuple[int, int, str]:
         """Tokens of the longest prompt with the longest answer, of that prompt, and the id of its problem."""

@@ -19,7 +19,8 @@ class Protocol:
     top_p: float
     max_tokens: int
     k: Mapping[str, int]
-    """Samples a problem by benchmark; `contest`, `math` and `code` stand for the benchmarks of that kind not named."""
+    """Samples a problem by benchmark; a kind (`contest`, `math`, `code`, `choice`, `instructions`) stands for the
+    benchmarks of that kind not named."""
 
     def samples_of(self, loaded: Loaded) -> int:
         return self.k.get(loaded.name, self.k[loaded.kind])
@@ -34,7 +35,7 @@ PROTOCOLS: dict[str, Protocol] = {
             temperature=0.6,
             top_p=0.95,
             max_tokens=32_768,
-            k={"contest": 64, "math": 16, "gsm8k": 4, "code": 8},
+            k={"contest": 64, "math": 16, "gsm8k": 4, "code": 8, "choice": 4, "instructions": 1},
         ),
         Protocol(
             name="dapo",
@@ -42,7 +43,7 @@ PROTOCOLS: dict[str, Protocol] = {
             temperature=1.0,
             top_p=0.7,
             max_tokens=20_480,
-            k={"contest": 32, "math": 32, "gsm8k": 4, "code": 8},
+            k={"contest": 32, "math": 32, "gsm8k": 4, "code": 8, "choice": 4, "instructions": 1},
         ),
         Protocol(
             name="oat-greedy",
@@ -50,7 +51,7 @@ PROTOCOLS: dict[str, Protocol] = {
             temperature=0.0,
             top_p=1.0,
             max_tokens=3_000,
-            k={"contest": 1, "math": 1, "code": 1},
+            k={"contest": 1, "math": 1, "code": 1, "choice": 1, "instructions": 1},
         ),
         Protocol(
             name="qwen",
@@ -58,7 +59,7 @@ PROTOCOLS: dict[str, Protocol] = {
             temperature=0.0,
             top_p=1.0,
             max_tokens=2_048,
-            k={"contest": 1, "math": 1, "code": 1},
+            k={"contest": 1, "math": 1, "code": 1, "choice": 1, "instructions": 1},
         ),
     )
 }

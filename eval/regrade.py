@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from r1zero.data.records import Problem
 from r1zero.errors import UserError
 from r1zero.eval.folder import EvalFolder, read_problems, read_results
 from r1zero.eval.manifest import verifier_facts
@@ -56,12 +58,12 @@ def regrade(folder: Path, pool: VerifierPool, *, out: Path | None = None, verifi
     try:
         results, changes = [], []
         for name, spec in specs.items():
-            problems = {p.id: p for p in read_problems(folder, name)}
+            problems = {p.id: replace(p, verifier="") if verifier else p for p in read_problems(folder, name)}
             samples = read_samples(folder / name / "samples.jsonl")
             unknown = next((s.problem_id for s in samples if s.problem_id not in problems), None)
             if unknown is not None:
                 raise UserError(f"{folder / name}: a sample of {unknown!r}, which is none of its problems")
-            graded = _grade(samples, [s.verifier_input(problems[s.problem_id]) for s in samples], spec, pool)
+            graded = _grade(samples, problems, spec, pool)
             changes += [
                 Change(benchmark=name, before=old, after=new)
                 for old, new in zip(samples, graded, strict=True)
@@ -85,7 +87,10 @@ def regrade(folder: Path, pool: VerifierPool, *, out: Path | None = None, verifi
     return Regraded(folder=out, results=tuple(results), changes=tuple(changes))
 
 
-def _grade(samples: list[EvalSample], inputs: list[Any], spec: VerifierSpec, pool: VerifierPool) -> list[EvalSample]:
+def _grade(
+    samples: list[EvalSample], problems: Mapping[str, Problem], spec: VerifierSpec, pool: VerifierPool
+) -> list[EvalSample]:
     """New verdicts; a sample the engine never gave stays the error it is."""
-    verdicts = iter(pool.verify((spec, given) for s, given in zip(samples, inputs, strict=True) if not s.failed))
+    asked = [(s, problems[s.problem_id]) for s in samples if not s.failed]
+    verdicts = iter(pool.verify((spec.of(problem), s.verifier_input(problem)) for s, problem in asked))
     return [s if s.failed else s.with_verdict(next(verdicts)) for s in samples]

@@ -16,7 +16,7 @@ from r1zero.config import PolicyConfig
 from r1zero.errors import UserError
 from r1zero.eval import protocols, templates
 from r1zero.eval.folder import EvalFolder, append
-from r1zero.eval.harness import check_sampling, draw, evaluate
+from r1zero.eval.harness import EvalTemplate, check_sampling, draw, evaluate
 from r1zero.eval.manifest import Manifest, benchmark_facts, model_fingerprint
 from r1zero.eval.model import Model, run_of
 from r1zero.eval.output import figures, markdown
@@ -147,10 +147,12 @@ def _with_templates(
 ) -> tuple[list[Task], list[Trial]]:
     """Each task with its template; with `best`, the trials that found it (all on the first task's problems)."""
     if settings.template != templates.BEST:
-        return [replace(t, template=model.template(settings, run, t.loaded.kind)) for t in tasks], []
+        chosen = [replace(t, template=model.template(settings, run, t.loaded.kind)) for t in tasks]
+        return [_capped(t, model, [t.template], say) for t in chosen if t.template is not None], []
     if settings.endpoint is not None and settings.endpoint.mode == "chat":
         raise UserError("--template best needs the tokenizer's prompts: use --endpoint-mode completions")
     fit, skipped = templates.candidates(model.tokenizer)
+    tasks = [_capped(task, model, fit, say) for task in tasks]
     task = tasks[0]
     part = task.loaded.problems[: settings.template_slice]
     model.engine([replace(t, template=template) for t in tasks for template in fit])
@@ -176,6 +178,16 @@ def _with_templates(
     return [replace(t, template=best) for t in tasks], [*trials, *skipped]
 
 
+def _capped(task: Task, model: Model, candidates: Sequence[EvalTemplate], say: Say) -> Task:
+    capped = model.within_positions(task, candidates)
+    if capped.max_tokens_asked:
+        say(
+            f"{task.loaded.name}: {capped.sampling.max_tokens} tokens an answer instead of {capped.max_tokens_asked}: "
+            "the model has no positions for more"
+        )
+    return capped
+
+
 # What is written down
 
 
@@ -185,6 +197,8 @@ def _manifest(settings: EvalSettings, model: Model, tasks: Sequence[Task]) -> Ma
         assert task.template is not None
         about = templates.template_facts(task.template, model.tokenizer)
         facts[task.loaded.name] = {**benchmark_facts(task.loaded, task.sampling, task.k, about), "seed": task.seed}
+        if task.max_tokens_asked:
+            facts[task.loaded.name]["max_tokens_asked"] = task.max_tokens_asked
     protocol = protocols.get(settings.protocol)
     return {
         "checkpoint": settings.checkpoint or (settings.endpoint.model if settings.endpoint else ""),
@@ -235,7 +249,8 @@ def _conditions(tasks: Sequence[Task], model: Model) -> dict[str, str]:
         "template": "/".join(sorted(names)),
         "temperature": f"{first.sampling.temperature:g}",
         "top-p": f"{first.sampling.top_p:g}",
-        "limit": f"{first.sampling.max_tokens} tokens",
+        "limit": f"{first.sampling.max_tokens} tokens"
+        + (f" (of {first.max_tokens_asked}: the model's positions)" if first.max_tokens_asked else ""),
         "verifier": "/".join(sorted({t.loaded.verifier.name for t in tasks})),
         "engine": str(model.facts["name"]),
     }

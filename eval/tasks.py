@@ -68,6 +68,8 @@ class Task:
     seed: int
     template: EvalTemplate | None = None
     """None: to be found by trying."""
+    max_tokens_asked: int = 0
+    """What the protocol or the user asked for, where the model has no positions for it and fewer are sampled."""
 
     @property
     def num_samples(self) -> int:
@@ -89,6 +91,8 @@ def held_out(settings: EvalSettings, run: PolicyConfig | None, tokenizer: Any) -
         if len(template.encode(problem.prompt, tokenizer)) <= run.eval.data.max_prompt_tokens
     ]
     problems = problems[: settings.limit] if settings.limit else problems
+    if settings.verifier:
+        problems = [replace(problem, verifier="") for problem in problems]
     first = run.reward.terms[0]
     loaded = Loaded(
         name=HELD_OUT,

@@ -17,6 +17,8 @@ from r1zero.eval.harness import EvalTemplate
 from r1zero.eval.result import EvalResult
 from r1zero.prompts import Template
 
+UNBOXED = ("code", "instructions")
+"""Kinds of benchmark whose answer is the whole text: nothing is asked to stand in a box."""
 BEST = "best"
 
 
@@ -36,8 +38,8 @@ class Trial:
 def default_template(tokenizer: Any, kind: str) -> str:
     """For a model of no run of ours: its own chat template (with a box for the answer in maths), else R1-Zero's."""
     if not getattr(tokenizer, "chat_template", None):
-        return "r1zero" if kind != "code" else "plain"
-    return "chat" if kind == "code" else "boxed_chat"
+        return "plain" if kind in UNBOXED else "r1zero"
+    return "chat" if kind in UNBOXED else "boxed_chat"
 
 
 def candidates(tokenizer: Any) -> tuple[list[Template], list[Trial]]:

@@ -114,6 +114,10 @@ class VerifierSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Values for the verifier's keyword-only parameters."""
 
+    def of(self, problem: Problem) -> VerifierSpec:
+        """Who judges `problem`: the verifier it names itself, else this one."""
+        return VerifierSpec(name=problem.verifier, options=problem.verifier_options) if problem.verifier else self
+
 
 _registry: dict[str, Verifier] = {}
 

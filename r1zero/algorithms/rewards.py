@@ -12,7 +12,7 @@ the advantages; imports no torch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from statistics import fmean, pstdev
@@ -57,6 +57,8 @@ class Pending:
 
     sample: Sample
     futures: Mapping[str, Future[Verdict]]
+    specs: Mapping[str, VerifierSpec]
+    """Who judges it, by the term's name: the problem's own verifier stands in for the first term's."""
 
 
 class Rewarder:
@@ -89,8 +91,12 @@ class Rewarder:
             finish_reason=completion.finish_reason,
             num_tokens=completion.num_tokens,
         )
+        first = self.config.terms[0].key
+        specs = {**self.specs, first: self.specs[first].of(problem)}
         return Pending(
-            sample=sample, futures={name: self.pool.submit(spec, sample) for name, spec in self.specs.items()}
+            sample=sample,
+            futures={name: self.pool.submit(spec, sample) for name, spec in specs.items()},
+            specs=specs,
         )
 
     def collect(self, pending: Sequence[Pending]) -> list[Reward]:
@@ -103,13 +109,13 @@ class Rewarder:
         verdicts = [{name: future.result() for name, future in one.futures.items()} for one in pending]
         if self.config.on_error == "retry":
             self._retry_errors(pending, verdicts)
-        self._stop_if_broken(verdicts)
+        self._stop_if_broken(pending, verdicts)
         return [combine(self.config, parts) for parts in verdicts]
 
     def _retry_errors(self, pending: Sequence[Pending], verdicts: list[dict[str, Verdict]]) -> None:
         """Replace each `error` in `verdicts` by the verdict of a second try."""
         retried = [
-            (parts, name, self.pool.submit(self.specs[name], one.sample))
+            (parts, name, self.pool.submit(one.specs[name], one.sample))
             for one, parts in zip(pending, verdicts, strict=True)
             for name, verdict in parts.items()
             if verdict.outcome is Outcome.ERROR
@@ -117,16 +123,34 @@ class Rewarder:
         for parts, name, future in retried:
             parts[name] = future.result()
 
-    def _stop_if_broken(self, verdicts: Sequence[Mapping[str, Verdict]]) -> None:
-        for name, spec in self.specs.items():
-            reasons = Counter(parts[name].reason for parts in verdicts if parts[name].outcome is Outcome.ERROR)
-            if verdicts and reasons.total() > self.config.max_error_share * len(verdicts):
+    def _stop_if_broken(self, pending: Sequence[Pending], verdicts: Sequence[Mapping[str, Verdict]]) -> None:
+        """Each verifier of each term by itself: one of a mixed run may be broken while the others judge well."""
+        judged: dict[tuple[str, str], list[Verdict]] = {}
+        for one, parts in zip(pending, verdicts, strict=True):
+            for name, verdict in parts.items():
+                judged.setdefault((name, one.specs[name].name), []).append(verdict)
+        for (name, verifier), its in judged.items():
+            reasons = Counter(verdict.reason for verdict in its if verdict.outcome is Outcome.ERROR)
+            if reasons.total() > self.config.max_error_share * len(its):
                 reason, count = reasons.most_common(1)[0]
                 raise UserError(
-                    f"verifier {spec.name!r} (reward term {name!r}) failed on {reasons.total()} of {len(verdicts)} "
+                    f"verifier {verifier!r} (reward term {name!r}) failed on {reasons.total()} of {len(its)} "
                     f"completions, more than reward.max_error_share={self.config.max_error_share:g}; "
                     f"the commonest reason ({count} times): {reason}"
                 )
+
+
+def check_verifiers(problems: Iterable[Problem]) -> None:
+    """Raises UserError for a verifier or option that a problem names and that is not there; names one such problem."""
+    seen: dict[str, Problem] = {}
+    for problem in problems:
+        if problem.verifier:
+            seen.setdefault(f"{problem.verifier} {sorted(problem.verifier_options.items())}", problem)
+    for problem in seen.values():
+        try:
+            resolve(VerifierSpec(name=problem.verifier, options=problem.verifier_options))
+        except UserError as error:
+            raise UserError(f"problem {problem.id!r} of {problem.source}: {error}") from error
 
 
 def combine(config: RewardConfig, parts: Mapping[str, Verdict]) -> Reward:

@@ -43,7 +43,7 @@ def list_all() -> int:
     for entry in BENCHMARKS.values():
         hub = " ".join(part for part in (entry.hub, entry.config, entry.split) if part)
         print(
-            f"  {entry.name:<15}{entry.num_problems:>5}  {entry.verifier.name:<6}{hub}; local: {', '.join(entry.files)}"
+            f"  {entry.name:<14}{entry.num_problems:>6}  {entry.verifier.name:<13}{hub}; local: {'/'.join(entry.files)}"
         )
     print("  reasoning_gym:TASK, tiny:arithmetic: generated, --size many")
     print(

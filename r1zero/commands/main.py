@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from r1zero import __version__
 from r1zero.commands.chat import add_parser as add_chat
 from r1zero.commands.completion import add_parser as add_completion
+from r1zero.commands.data import add_parser as add_data
 from r1zero.commands.eval import add_parser as add_eval
 from r1zero.commands.recipes import add_parser as add_recipes
 from r1zero.commands.report import add_parser as add_report
@@ -68,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"r1zero {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add_parser in (add_train, add_recipes, add_eval, add_report, add_chat, add_verifiers, add_completion):
+    for add_parser in (add_train, add_recipes, add_eval, add_report, add_chat, add_verifiers, add_data, add_completion):
         add_parser(commands)
     commands.add_parser("doctor", help="what is installed, what will be used, what is wrong").set_defaults(run=_doctor)
     return parser

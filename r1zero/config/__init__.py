@@ -5,6 +5,7 @@ A recipe (YAML) names what differs from the defaults here; a default is the valu
 
 from __future__ import annotations
 
+from r1zero.config.data import DataConfig, MixedSource
 from r1zero.config.grpo import AlgorithmConfig, GRPOConfig
 from r1zero.config.lab import LabConfig, LabEffect, LabMeasure, LabPanel, LabVariant
 from r1zero.config.offline import (
@@ -20,7 +21,6 @@ from r1zero.config.ppo import PPOAlgorithmConfig, PPOConfig, ValueConfig
 from r1zero.config.rejection import PairsConfig, RejectionSamplingConfig, SamplingRunConfig, SelectionConfig
 from r1zero.config.rl import HealthConfig, LengthSwitch, PolicyGradientConfig, RLConfig
 from r1zero.config.sections import (
-    DataConfig,
     EngineConfig,
     EpochRunConfig,
     EvalConfig,
@@ -56,6 +56,7 @@ __all__ = [
     "LabVariant",
     "LengthSwitch",
     "MeasureConfig",
+    "MixedSource",
     "ModelConfig",
     "OptimizerConfig",
     "OutcomePolicy",

@@ -7,18 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-
-def require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
-
-
-def require_least(section: str, config: object, least: float, *names: str) -> None:
-    """Each of these settings of `config` is at least `least`; `section` is what they stand under, or empty."""
-    for name in names:
-        value = getattr(config, name)
-        where = f"{section}.{name}" if section else name
-        require(value >= least, f"{where} must be {least:g} or more, got {value}")
+from r1zero.config.checks import require as require
+from r1zero.config.checks import require_least as require_least
+from r1zero.config.data import DataConfig as DataConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,41 +33,6 @@ class ModelConfig:
     def __post_init__(self) -> None:
         require_least("model", self, 0, "lora_rank")
         require_least("model", self, 1, "lora_alpha")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """Where problems come from."""
-
-    source: str = ""
-    """A .json/.jsonl(.gz)/.parquet file, a hub dataset id, `reasoning_gym:TASK`, `tiny:arithmetic`, or
-    `package.module:function` that makes rows from split, size, seed and `options`."""
-    config: str = ""
-    """The hub dataset's configuration (subset) name."""
-    split: str = "train"
-    """Split of a hub dataset, or of a generated source."""
-    prompt_field: str = "problem"
-    """Field that holds the question."""
-    answer_field: str = "answer"
-    """Field that holds the gold answer."""
-    filter: dict[str, list[Any]] = field(default_factory=dict)
-    """Keep rows whose field has one of these values, such as {level: [3, 4, 5]}."""
-    limit: int = 0
-    """Keep the first so many rows after filter and shuffle; 0: all."""
-    seed: int = 0
-    """Seed of the shuffle and of a generated source."""
-    size: int = 1000
-    """How many problems a generated source makes."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """Parameters of a generated source, such as reasoning-gym's {min_terms: 2}."""
-    max_prompt_tokens: int = 1024
-    """Limit of one prompt with its template."""
-    too_long: Literal["error", "skip"] = "error"
-    """What to do with a prompt over the limit: refuse the run, or skip it (counted). It is never cut."""
-
-    def __post_init__(self) -> None:
-        require_least("", self, 0, "limit")
-        require_least("", self, 1, "size", "max_prompt_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from r1zero.config import DataConfig, DemonstrationDataConfig, PreferenceDataConfig, TextDataConfig
-from r1zero.data import datasets
-from r1zero.data.datasets import DataRow
+from r1zero.data import presets, shapes
 from r1zero.data.messages import Example, Message, Prompt, Tokenizer, encode_chat, encode_prompt, encode_response
 from r1zero.data.miniature import arithmetic
 from r1zero.data.miniature import preferences as tiny_preferences
 from r1zero.data.records import Row
+from r1zero.data.rows import DataRow, read_rows
 from r1zero.errors import UserError, unknown_name
 from r1zero.prompts import Template
 
@@ -302,8 +302,15 @@ def _has_labels(config: PreferenceDataConfig) -> bool:
 
 
 def _read(config: TextDataConfig) -> list[DataRow]:
+    config = presets.resolve(config)
     names = ("source", "config", "split", "filter", "seed", "size", "options")
-    return datasets.read_rows(DataConfig(**{name: getattr(config, name) for name in names}))
+    read = []
+    for row in read_rows(DataConfig(**{name: getattr(config, name) for name in names})):
+        try:
+            read.append(DataRow(row.where, shapes.as_read(row.fields, config)))
+        except UserError as error:
+            raise UserError(f"{row.where}: {error}") from error
+    return read
 
 
 def _swapped(rankings: list[Ranking], share: float, seed: int) -> list[Ranking]:

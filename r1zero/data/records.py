@@ -22,7 +22,11 @@ class Problem:
     data: Mapping[str, Any] = field(default_factory=dict)
     """What a verifier needs beyond the answer (`tests`, `entry_point`, a reasoning-gym entry); level and subject."""
     source: str = ""
-    """Where it came from: a file name, a hub id, `reasoning_gym:chain_sum`."""
+    """Where it came from: a file name, a hub id, `reasoning_gym:chain_sum`; of mixed data the source's name."""
+    verifier: str = ""
+    """Name of its own verifier; empty: the reward's accuracy term judges it."""
+    verifier_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `verifier`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,10 @@ from r1zero.environments.base import Observation, Start
 from r1zero.environments.host import Answer, EnvironmentHost, Live
 from r1zero.environments.worker import Fault
 from r1zero.errors import UserError
+from r1zero.prompts.tokens import decode
 from r1zero.prompts.turns import TurnText, encode_messages
 from r1zero.rollout.base import Engine, Sampling
-from r1zero.rollout.requests import decode, stream_seed
+from r1zero.rollout.requests import stream_seed
 
 OnEpisode = Callable[[int, int, Episode], None]
 """Called as each episode ends, with its problem's index, its index in the group and itself; in any order."""

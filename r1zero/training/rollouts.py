@@ -12,8 +12,9 @@ from dataclasses import replace
 import torch
 from accelerate import Accelerator
 
+from r1zero.algorithms.rewards import check_verifiers
 from r1zero.config import RLConfig
-from r1zero.data.order import take
+from r1zero.data.order import mix, take
 from r1zero.data.records import Problem
 from r1zero.rollout.base import Sampling
 from r1zero.training.groups import GroupSampler, ScoredGroup, Timed, untimed
@@ -29,6 +30,9 @@ class Rollouts:
         self.config = config
         self.accelerator = accelerator
         self.problems = problems
+        check_verifiers(problems)
+        self.sources = [[p for p in problems if p.source == source.key] for source in config.data.sources]
+        """The problems of each of several sources; of one source empty."""
         self.sampler = sampler
         self.consumed = 0
         """Prompts taken from the stream so far, by all processes."""
@@ -60,9 +64,13 @@ class Rollouts:
     def _next(self, count: int) -> list[Problem]:
         """This process's next `count` prompts; every process takes as many."""
         world, rank = self.accelerator.num_processes, self.accelerator.process_index
-        indices = take(len(self.problems), self.consumed, count * world, self.config.run.seed)[rank::world]
+        start, seed = self.consumed, self.config.run.seed
         self.consumed += count * world
-        return [self.problems[i] for i in indices]
+        if self.sources:
+            weights = [source.weight for source in self.config.data.sources]
+            places = mix([len(its) for its in self.sources], weights, start, count * world, seed)[rank::world]
+            return [self.sources[source][i] for source, i in places]
+        return [self.problems[i] for i in take(len(self.problems), start, count * world, seed)[rank::world]]
 
     def sampling(self, step: int, refill: int = 0) -> Sampling:
         """The step's sampling parameters, seed included."""
@@ -83,6 +91,7 @@ def share_of(groups: Sequence[ScoredGroup], sampled: int) -> Share:
         num_tokens=[[c.num_tokens for c in group.completions] for group in groups],
         truncated=[[c.truncated for c in group.completions] for group in groups],
         sampled=sampled,
+        sources=[group.problem.source for group in groups],
     )
 
 

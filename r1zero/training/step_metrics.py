@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 
 import torch
 
@@ -21,13 +23,15 @@ class Share:
     truncated: list[list[bool]]
     sampled: int
     """Groups sampled to get these; more under dynamic sampling."""
+    sources: list[str] = field(default_factory=list)
+    """Where each group's problem came from; empty: not told."""
 
 
 def rollout_metrics(shares: Sequence[Share]) -> dict[str, float]:
     """Rewards, lengths and groups of the step; a mean over nothing is left out, not 0."""
     groups = [group for share in shares for group in share.rewards]
     rewards = [reward for group in groups for reward in group]
-    figures = reward_metrics(rewards)
+    figures = reward_metrics(rewards) | _by_source(shares)
     figures["group/sampled"] = float(sum(share.sampled for share in shares))
     if not rewards:
         return figures | {"group/zero_variance": 1.0}
@@ -48,6 +52,29 @@ def rollout_metrics(shares: Sequence[Share]) -> dict[str, float]:
         "group/zero_variance": float(flat_groups(values, keep).float().mean()),
         "group/reward_std": float(_kept_std(values, keep).mean()),
     }
+
+
+def _by_source(shares: Sequence[Share]) -> dict[str, float]:
+    """`source/NAME/groups`, `…/reward`, `…/accuracy`, `…/tokens` where the step has problems of more than one."""
+    judged: dict[str, list[Reward]] = {}
+    lengths: dict[str, list[int]] = {}
+    groups: Counter[str] = Counter()
+    for share in shares:
+        for name, rewards, tokens in zip(share.sources, share.rewards, share.num_tokens, strict=bool(share.sources)):
+            groups[name] += 1
+            judged.setdefault(name, []).extend(rewards)
+            lengths.setdefault(name, []).extend(tokens)
+    figures: dict[str, float] = {}
+    for name, rewards in sorted(judged.items()) if len(judged) > 1 else ():
+        figures[f"source/{name}/groups"] = float(groups[name])
+        figures[f"source/{name}/tokens"] = fmean(lengths[name])
+        values = [reward.value for reward in rewards if reward.value is not None]
+        known = [float(reward.correct) for reward in rewards if reward.correct is not None]
+        if values:
+            figures[f"source/{name}/reward"] = fmean(values)
+        if known:
+            figures[f"source/{name}/accuracy"] = fmean(known)
+    return figures
 
 
 def advantage_metrics(advantages: Sequence[float]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from r1zero.algorithms.rewards import Reward, Rewarder, combine, reward_metrics, with_scores
+from r1zero.algorithms.rewards import Reward, Rewarder, check_verifiers, combine, reward_metrics, with_scores
 from r1zero.config import RewardConfig, RewardModelTerm, RewardTerm
 from r1zero.data.records import Completion, Problem
 from r1zero.errors import UserError
@@ -236,3 +236,28 @@ def test_a_term_whose_gate_failed_for_a_reason_of_ours_drops_the_completion_thro
     )
     reward = combine(config, {"format": WRONG, "accuracy": ERROR, "repetition": CORRECT})
     assert (reward.keep, reward.value) == (False, None)
+
+
+def test_a_problems_own_verifier_stands_in_for_the_accuracy_term() -> None:
+    pool = ScriptedPool({"answer": [WRONG], "code": [CORRECT], "answer_tags": [WRONG, WRONG]})
+    rewarder = Rewarder(two_terms(), pool)
+    problems = [Problem(id="m", prompt="q", answer="1"), Problem(id="c", prompt="q", verifier="code")]
+    rewards = rewarder.collect([rewarder.submit(problem, "q", completion("x")) for problem in problems])
+    assert [name for name, _ in pool.asked] == ["answer", "answer_tags", "code", "answer_tags"]
+    assert [reward.value for reward in rewards] == [0.0, 1.0]
+    assert [reward.correct for reward in rewards] == [False, True]
+
+
+def test_one_broken_verifier_of_a_mixed_run_is_named_though_the_others_judge() -> None:
+    pool = ScriptedPool({"answer": [CORRECT] * 9, "code": [ERROR, ERROR], "answer_tags": [WRONG] * 10})
+    rewarder = Rewarder(two_terms(max_error_share=0.5), pool)
+    problems = [Problem(id=str(i), prompt="q", answer="1") for i in range(9)]
+    problems.append(Problem(id="c", prompt="q", verifier="code"))
+    pending = [rewarder.submit(problem, "q", completion("x")) for problem in problems]
+    with pytest.raises(UserError, match=r"verifier 'code' .* failed on 1 of 1"):
+        rewarder.collect(pending)
+
+
+def test_a_verifier_that_a_problem_names_and_nobody_has_is_refused_by_problem() -> None:
+    with pytest.raises(UserError, match=r"problem 'p7' of rows.jsonl: .*did you mean 'math'"):
+        check_verifiers([Problem(id="p7", prompt="q", source="rows.jsonl", verifier="maths")])

@@ -255,6 +255,18 @@ def test_the_best_template_is_found_by_trying_and_all_are_reported(settings: Eva
     assert scores[chosen] == max(scores.values())
 
 
+def test_more_tokens_than_the_model_has_positions_are_cut_and_said(settings: EvalSettings) -> None:
+    said: list[str] = []
+    finished = run_eval(replace(settings, max_tokens=32_768, k=1, limit=2), say=said.append)
+    # tests.tiny_models: 512 positions; `plain` around "0+1=" is the longest of the two prompts.
+    longest = max(len(s.prompt) for s in finished.results[0].samples)
+    facts = read_results(finished.folder)["manifest"]["benchmarks"]["sums"]
+    assert facts["sampling"]["max_tokens"] == 512 - longest
+    assert facts["max_tokens_asked"] == 32_768
+    assert any("instead of 32768" in line for line in said)
+    assert "of 32768" in (finished.folder / "results.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -267,7 +279,6 @@ def test_the_best_template_is_found_by_trying_and_all_are_reported(settings: Eva
         (["MODEL", "--suite", "DATA", "--protocol", "r2"], "unknown protocol 'r2'"),
         (["MODEL", "--suite", "DATA", "--template", "r0zero"], "did you mean 'r1zero'"),
         (["MODEL", "--suite", "DATA", "--verifier", "maths"], "did you mean 'math'"),
-        (["MODEL", "--suite", "DATA", "--engine", "transformers", "--template", "plain"], "positions"),
         (["MODEL", "--suite", "DATA,DATA", "--template", "plain"], "twice"),
         (["MODEL", "--suite", "DATA", "--shard", "2/2"], "must be I/N"),
         (["MODEL", "--suite", "DATA", "--shard", "0/2", "--data-parallel", "2"], "one"),

@@ -17,7 +17,8 @@ from tests import SHARED
 
 DATA = str(SHARED / "data")
 needs_data = pytest.mark.skipif(not Path(DATA, "math").is_dir(), reason="no ../shared/data")
-MATHS = [name for name, entry in BENCHMARKS.items() if entry.verifier.name == "math"]
+HANDED = [*["math500", "aime2024", "aime2025", "amc2023", "minerva", "olympiadbench", "gsm8k", "humaneval", "mbpp"]]
+MATHS = [name for name in HANDED if BENCHMARKS[name].verifier.name == "math"]
 CODE = {"humaneval": "HumanEval/", "mbpp": "mbpp-test-"}
 
 
@@ -135,8 +136,8 @@ def test_the_hubs_rows_of_math500_come_out_as_the_local_ones(tmp_path: Path) -> 
 
 @needs_data
 def test_every_benchmark_has_its_published_number_of_problems() -> None:
-    for name, entry in BENCHMARKS.items():
-        loaded = load(name, data_dir=DATA)
+    for name in HANDED:
+        entry, loaded = BENCHMARKS[name], load(name, data_dir=DATA)
         assert len(loaded.problems) == entry.num_problems
         assert len({p.id for p in loaded.problems}) == entry.num_problems
         assert [p.id for p in load(name, data_dir=DATA, limit=3).problems] == [p.id for p in loaded.problems[:3]]
