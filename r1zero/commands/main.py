@@ -64,12 +64,14 @@ def _dispatch(argv: list[str]) -> int:
     commands.add_parser("doctor", help="what is installed, what will be used, what is wrong").set_defaults(run=_doctor)
     # Imported here: each pulls in what it needs, and a recipe's --help must not wait for torch.
     from r1zero.commands.eval import add_parser as add_eval
+    from r1zero.commands.plan import add_parser as add_plan
     from r1zero.commands.verifiers import add_parser as add_verifiers
 
+    add_plan(commands)
     add_eval(commands)
     add_verifiers(commands)
     arguments, rest = parser.parse_known_args(argv)
-    if rest and arguments.command != "train":
+    if rest and arguments.command not in ("train", "plan"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     arguments.rest = rest
     code: int = arguments.run(arguments)
