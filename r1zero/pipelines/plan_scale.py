@@ -1,8 +1,8 @@
 """Step time by arithmetic for models and clusters that are not at hand: `r1zero plan --scale`.
 
 A step has five parts: rollout (reading weights and keys), verification, training (FLOPs), the exchange of gradients,
-the sync of weights to the engines. Synchronous, they follow one another on all devices; with staleness, devices are dealt
-between rollout and training so that both take equally long, and the longer part is the step.
+the sync of weights to the engines. Synchronous, they follow one another on all devices; with staleness, devices are
+dealt between rollout and training so that both take equally long, and the longer part is the step.
 """
 
 from __future__ import annotations
