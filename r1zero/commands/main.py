@@ -62,6 +62,11 @@ def _dispatch(argv: list[str]) -> int:
     train.set_defaults(run=_train)
     commands.add_parser("recipes", help="list the recipes that ship").set_defaults(run=_recipes)
     commands.add_parser("doctor", help="what is installed, what will be used, what is wrong").set_defaults(run=_doctor)
+    commands.add_parser(
+        "rollout-server",
+        help="start a vLLM server to train on: rollout-server MODEL [options of `vllm serve`]",
+        add_help=False,
+    ).set_defaults(run=_rollout_server)
     # Imported here: each pulls in what it needs, and a recipe's --help must not wait for torch.
     from r1zero.commands.eval import add_parser as add_eval
     from r1zero.commands.plan import add_parser as add_plan
@@ -71,7 +76,7 @@ def _dispatch(argv: list[str]) -> int:
     add_eval(commands)
     add_verifiers(commands)
     arguments, rest = parser.parse_known_args(argv)
-    if rest and arguments.command not in ("train", "plan"):
+    if rest and arguments.command not in ("train", "plan", "rollout-server"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     arguments.rest = rest
     code: int = arguments.run(arguments)
@@ -118,6 +123,13 @@ def hardware_recipe() -> str:
         name, why = "tiny-cpu", "no GPU"
     print(f"recipe {name} ({why})", file=sys.stderr)
     return name
+
+
+def _rollout_server(arguments: argparse.Namespace) -> int:
+    from r1zero.rollout.serve import main as serve
+
+    serve(arguments.rest)
+    return 0
 
 
 def _recipes(arguments: argparse.Namespace) -> int:

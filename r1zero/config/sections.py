@@ -127,7 +127,7 @@ class EngineConfig:
     compile: bool | None = None
     """vLLM's compilation: faster steps, slower start. None: on with a GPU, off on a CPU."""
     url: str = ""
-    """vllm-server: its address, such as http://localhost:8000."""
+    """vllm-server: its address, such as http://localhost:8000; several, parted by commas, are a fleet."""
     sync_dir: str = ""
     """vllm-server: folder both sides see, through which weights go."""
     mismatch_warn: float = 0.05

@@ -50,7 +50,7 @@ def test_a_corrupt_newest_checkpoint_is_passed_over_for_the_one_before(
 ) -> None:
     before, newest = save(tmp_path, 2), save(tmp_path, 4)
     assert latest_checkpoint(tmp_path) == newest
-    assert capsys.readouterr().err == ""
+    assert "corrupt" not in capsys.readouterr().err
     whole = (newest / name).read_bytes()
     middle = len(whole) // 2
     (newest / name).write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])  # one bit
