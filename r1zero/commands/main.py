@@ -69,10 +69,12 @@ def _dispatch(argv: list[str]) -> int:
     ).set_defaults(run=_rollout_server)
     # Imported here: each pulls in what it needs, and a recipe's --help must not wait for torch.
     from r1zero.commands.eval import add_parser as add_eval
+    from r1zero.commands.export import add_parser as add_export
     from r1zero.commands.plan import add_parser as add_plan
     from r1zero.commands.verifiers import add_parser as add_verifiers
 
     add_plan(commands)
+    add_export(commands)
     add_eval(commands)
     add_verifiers(commands)
     arguments, rest = parser.parse_known_args(argv)
