@@ -144,7 +144,7 @@ def test_a_server_with_too_short_a_context_is_refused(server: tuple[str, str], t
 
 def test_no_server_is_said_in_one_line(tmp_path: Path) -> None:
     config = EngineConfig(name="vllm-server", url=f"http://localhost:{free_port()}", sync_dir=str(tmp_path))
-    with pytest.raises(UserError, match=r"no vLLM server answers at .*python -m r1zero\.rollout\.serve"):
+    with pytest.raises(UserError, match=r"no vLLM server answers at .*r1zero rollout-server MODEL"):
         make_engine(config, "", compute_dtype=torch.float32, max_context=64, tokenizer=TOKENIZER)
 
 
