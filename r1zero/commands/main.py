@@ -15,8 +15,11 @@ from r1zero.commands.chat import add_parser as add_chat
 from r1zero.commands.completion import add_parser as add_completion
 from r1zero.commands.data import add_parser as add_data
 from r1zero.commands.eval import add_parser as add_eval
+from r1zero.commands.export import add_parser as add_export
+from r1zero.commands.plan import add_parser as add_plan
 from r1zero.commands.recipes import add_parser as add_recipes
 from r1zero.commands.report import add_parser as add_report
+from r1zero.commands.rollout_server import add_parser as add_rollout_server
 from r1zero.commands.train import add_parser as add_train
 from r1zero.commands.verifiers import add_parser as add_verifiers
 from r1zero.errors import UserError
@@ -31,6 +34,14 @@ examples:
   r1zero verifiers check math
   r1zero doctor
 """
+
+
+COMMANDS = (
+    *(add_train, add_plan, add_recipes, add_data, add_verifiers, add_eval, add_report, add_chat),
+    *(add_export, add_rollout_server, add_completion),
+)
+TAKES_MORE = ("train", "plan", "rollout-server")
+"""Commands with options that are not argparse's: a recipe's settings, vLLM's own."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(argv: list[str]) -> int:
     parser = build_parser()
     arguments, rest = parser.parse_known_args(argv)
-    if rest and arguments.command != "train":
+    if rest and arguments.command not in TAKES_MORE:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     arguments.rest, arguments.parser = rest, parser
     code: int = arguments.run(arguments)
@@ -69,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"r1zero {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add_parser in (add_train, add_recipes, add_eval, add_report, add_chat, add_verifiers, add_data, add_completion):
+    for add_parser in COMMANDS:
         add_parser(commands)
     commands.add_parser("doctor", help="what is installed, what will be used, what is wrong").set_defaults(run=_doctor)
     return parser

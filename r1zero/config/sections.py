@@ -23,6 +23,10 @@ class ModelConfig:
     the device multiplies it fast (a GPU, a CPU with AVX512-BF16 or AMX), else float32."""
     attention: Literal["auto", "sdpa", "flash_attention_2", "eager"] = "auto"
     """Attention kernel of the trainer. auto: flash_attention_2 on a GPU where it is installed, else sdpa."""
+    packed_attention: Literal["by_prompt", "joined", "flex"] = "by_prompt"
+    """How the policy attends within a packed micro-batch. by_prompt: a prompt and its completions at a time. joined:
+    prompts of like size together where sequences are short and the device is a CPU; faster on small models, the same
+    but for rounding. flex: one kernel on a GPU (torch's flex attention; not tried on one)."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     lora_rank: int = 0
@@ -79,7 +83,7 @@ class EngineConfig:
     compile: bool | None = None
     """vLLM's compilation: faster steps, slower start. None: on with a GPU, off on a CPU."""
     url: str = ""
-    """vllm-server: its address, such as http://localhost:8000."""
+    """vllm-server: its address, such as http://localhost:8000; several, parted by commas, are a fleet."""
     sync_dir: str = ""
     """vllm-server: folder both sides see, through which weights go."""
     mismatch_warn: float = 0.05

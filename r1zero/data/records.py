@@ -41,6 +41,8 @@ class Completion:
     """(T,) log-probability of each sampled id under the distribution sampled from (after temperature, top-p, top-k)."""
     finish_reason: FinishReason
     """`stop`: the model ended; `length`: it was cut off at the token limit."""
+    version: int = 0
+    """Of the weights that made it: how many syncs a vLLM server had had; 0 where the engine does not count them."""
 
     @property
     def num_tokens(self) -> int:

@@ -21,7 +21,8 @@ from r1zero.config import ModelConfig
 from r1zero.data.records import Row as Row
 from r1zero.errors import UserError, first_line
 from r1zero.models.logprobs import language_model_head, token_logprobs
-from r1zero.models.packing import Packed, model_inputs, pack, supports_packing, use_packed_attention
+from r1zero.models.packed_layout import Packed, PackedAttention, pack
+from r1zero.models.packing import model_inputs, supports_packing, use_packed_attention
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, ImportError, SafetensorError)
 """What transformers raises for a folder it cannot make a model of."""
@@ -55,7 +56,12 @@ class MicroBatch:
 
 
 def micro_batches(
-    rows: Sequence[Row], max_tokens: int, device: torch.device | str = "cpu", *, packed: bool = False
+    rows: Sequence[Row],
+    max_tokens: int,
+    device: torch.device | str = "cpu",
+    *,
+    packed: bool = False,
+    kind: PackedAttention = "by_prompt",
 ) -> list[MicroBatch]:
     """Split rows into batches of at most `max_tokens` tokens, padding included, longest first.
 
@@ -63,9 +69,9 @@ def micro_batches(
     counts once. A single row over the limit gets a batch of its own.
     """
     if packed:
-        return [_micro_batch(rows, group, device, packed=True) for group in _by_prompt(rows, max_tokens)]
+        return [_micro_batch(rows, group, device, kind) for group in _by_prompt(rows, max_tokens)]
     groups = group_by_tokens([(row,) for row in rows], max_tokens)
-    return [_micro_batch(rows, group, device, packed=False) for group in groups]
+    return [_micro_batch(rows, group, device, None) for group in groups]
 
 
 def group_by_tokens(units: Sequence[Sequence[Row]], max_tokens: int) -> list[list[int]]:
@@ -106,13 +112,16 @@ def _by_prompt(rows: Sequence[Row], max_tokens: int) -> list[list[int]]:
     return [batch for batch in batches if batch]
 
 
-def _micro_batch(rows: Sequence[Row], indices: list[int], device: torch.device | str, *, packed: bool) -> MicroBatch:
+def _micro_batch(
+    rows: Sequence[Row], indices: list[int], device: torch.device | str, kind: PackedAttention | None
+) -> MicroBatch:
+    """`kind`: how the packed sequence is attended to; None: padded."""
     chosen = [rows[i] for i in indices]
     lengths = torch.tensor([len(row.completion_ids) for row in chosen])
     mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
     inputs: Packed | Padded
-    if packed:
-        inputs = pack([(row.prompt_ids, row.completion_ids) for row in chosen], device)
+    if kind is not None:
+        inputs = pack([(row.prompt_ids, row.completion_ids) for row in chosen], device, kind)
     else:
         longest = max(row.length for row in chosen)
         ids = [[*row.prompt_ids, *row.completion_ids, *([0] * (longest - row.length))] for row in chosen]
@@ -162,7 +171,8 @@ class Policy(nn.Module):
         self, rows: Sequence[Row], max_tokens: int, device: torch.device | str = "cpu"
     ) -> list[MicroBatch]:
         """Micro-batches as this model takes them: see the function of this name."""
-        return micro_batches(rows, max_tokens, device, packed=self.packed)
+        kind: PackedAttention = getattr(self.model, "packed_attention", "by_prompt")
+        return micro_batches(rows, max_tokens, device, packed=self.packed, kind=kind)
 
     def forward(
         self, batch: MicroBatch, *, temperature: float = 1.0, entropy_gradient: bool = False
@@ -245,6 +255,7 @@ def load_model(folder: str | Path, config: ModelConfig) -> PreTrainedModel:
             module.p = 0.0
         if isinstance(getattr(module, "attention_dropout", None), float):
             module.attention_dropout = 0.0
+    model.packed_attention = config.packed_attention
     model.train()
     if config.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})

@@ -58,11 +58,11 @@ def make_engine(
 
         return VllmEngine(model_path, config=config, compute_dtype=dtype, max_context=context)
     if name == "vllm-server":
+        from r1zero.rollout.fleet import VllmFleetEngine
         from r1zero.rollout.server import VllmServerEngine
 
-        return VllmServerEngine(
-            model_path, config=config, compute_dtype=dtype, max_context=context, tokenizer=tokenizer
-        )
+        kind = VllmFleetEngine if "," in config.url else VllmServerEngine
+        return kind(model_path, config=config, compute_dtype=dtype, max_context=context, tokenizer=tokenizer)
     if name == "transformers":
         from r1zero.rollout.hf import TransformersEngine
 

@@ -1,4 +1,4 @@
-"""Start the server of the `vllm-server` engine: `python -m r1zero.rollout.serve MODEL [vLLM's own options]`.
+"""Start the server of the `vllm-server` engine: `r1zero rollout-server MODEL [vLLM's own options]`.
 
 It is `vllm serve` with what training on its samples needs: logprobs of the sampled distribution, no defaults from the
 model's folder, and the worker method through which weights arrive. Data, tensor and multi-node parallelism are vLLM's
@@ -30,7 +30,12 @@ class WeightSync:
 
         self.model_runner.reload_weights(weights_path=path)
         repack_tied_head(self.model_runner.get_model())
+        self.r1zero_path = path
         return path
+
+    def r1zero_loaded(self) -> str | None:
+        """The folder loaded last; None where the server has the weights it was started with."""
+        return getattr(self, "r1zero_path", None)
 
 
 def serve_command(model: str, options: Sequence[str], *, on_gpu: bool) -> list[str]:
@@ -51,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0].startswith("-"):
-        raise UserError("usage: python -m r1zero.rollout.serve MODEL [options of `vllm serve`]")
+        raise UserError("usage: r1zero rollout-server MODEL [options of `vllm serve`]")
     if importlib.util.find_spec("vllm") is None:
         raise UserError("vllm is not installed: run `make setup`")
     environment = {**os.environ, "VLLM_SERVER_DEV_MODE": "1"}  # opens /collective_rpc and /reset_prefix_cache

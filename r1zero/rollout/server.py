@@ -1,4 +1,4 @@
-"""The `vllm-server` engine: samples from a vLLM server on other GPUs or machines (`python -m r1zero.rollout.serve`).
+"""The `vllm-server` engine: samples from a vLLM server on other GPUs or machines (`r1zero rollout-server`).
 
 Tokens in, tokens out, over its OpenAI-compatible completions endpoint. Weights go through files in a folder that both
 sides see (`engine.sync_dir`): written under a temporary name, renamed, loaded by every worker, then removed.
@@ -25,7 +25,15 @@ from r1zero.rollout.base import OnCompletion, Sampling
 from r1zero.rollout.requests import check_prompts, load_tokenizer, stream_seed
 from r1zero.rollout.weights import named_weights
 
-START = "start it with `python -m r1zero.rollout.serve MODEL --port 8000`"
+START = "start it with `r1zero rollout-server MODEL --port 8000`"
+
+
+class NoServerError(UserError):
+    """Nothing answers at the address, or what answered broke off."""
+
+
+class ServerError(RuntimeError):
+    """The server answered with an error of its own (HTTP 5xx)."""
 
 
 class VllmServerEngine:
@@ -44,7 +52,7 @@ class VllmServerEngine:
     ) -> None:
         """Connect to `config.url` and check that the server is fit to train on. `max_context` (tokens): what the run
         needs; the server must have as much. Raises UserError where it has not, is not there, or was not started by
-        `r1zero.rollout.serve`."""
+        `r1zero rollout-server`."""
         if not config.url or not config.sync_dir:
             raise UserError(f"engine vllm-server needs engine.url and engine.sync_dir; {START}")
         self.tokenizer = tokenizer if tokenizer is not None else load_tokenizer(model_path)
@@ -75,7 +83,7 @@ class VllmServerEngine:
         groups: list[list[Completion | None]] = [[None] * n for _ in prompts]
         with ThreadPoolExecutor(max_workers=self.max_sequences) as pool:
             futures = {
-                pool.submit(self._complete, prompt, sampling, (i, j)): (i, j)
+                pool.submit(self.complete, prompt, sampling, (i, j)): (i, j)
                 for i, prompt in enumerate(prompts)
                 for j in range(n)
             }
@@ -93,30 +101,25 @@ class VllmServerEngine:
 
     def sync_weights(self, model: nn.Module) -> None:
         """Write `model`'s weights in the compute type, have every worker load them, drop the prefix cache."""
-        from safetensors.torch import save_file
-
         self.num_syncs += 1
-        folder = self.sync_dir / f"weights-{os.getpid()}-{self.num_syncs}"
-        temporary = folder.with_suffix(".tmp")
+        folder = write_weights(model, self.sync_dir, self.num_syncs, self.compute_dtype)
         try:
-            temporary.mkdir(parents=True)
-            weights = {
-                name: tensor.detach().to("cpu", self.compute_dtype).clone(memory_format=torch.contiguous_format)
-                for name, tensor in named_weights(model)
-            }
-            save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
-            temporary.rename(folder)
-        except OSError as error:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise UserError(f"engine.sync_dir {self.sync_dir} cannot be written: {error}") from error
-        try:
-            loaded = self._post("/collective_rpc", {"method": "r1zero_load_weights", "args": [str(folder)]})["results"]
-            if not loaded or any(path != str(folder) for path in loaded):
-                raise RuntimeError(f"not every worker loaded {folder}: {loaded}")
-            if not self._post("/reset_prefix_cache", {})["success"]:
-                raise RuntimeError("the server kept its prefix cache after a weight sync: requests are still running")
+            self.load(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def load(self, folder: Path) -> None:
+        """Have every worker load the weights in `folder`, and drop the prefix cache."""
+        loaded = self._post("/collective_rpc", {"method": "r1zero_load_weights", "args": [str(folder)]})["results"]
+        if not loaded or any(path != str(folder) for path in loaded):
+            raise RuntimeError(f"not every worker loaded {folder}: {loaded}")
+        if not self._post("/reset_prefix_cache", {})["success"]:
+            raise RuntimeError("the server kept its prefix cache after a weight sync: requests are still running")
+
+    def loaded(self) -> list[str | None]:
+        """The folder whose weights each worker holds; None where it still has those it was started with."""
+        found: list[str | None] = self._post("/collective_rpc", {"method": "r1zero_loaded"})["results"]
+        return found
 
     def sleep(self) -> None:
         """The server has its own device."""
@@ -128,7 +131,8 @@ class VllmServerEngine:
         """Leaves the server running: others may sample from it."""
         self._client.close()
 
-    def _complete(self, prompt: Sequence[int], sampling: Sampling, index: tuple[int, int]) -> Completion:
+    def complete(self, prompt: Sequence[int], sampling: Sampling, index: tuple[int, int]) -> Completion:
+        """Completion j of prompt i, `index` being (i, j)."""
         body = {
             "model": self._model,
             "prompt": list(prompt),
@@ -158,6 +162,7 @@ class VllmServerEngine:
             text=decode(self.tokenizer, choice["token_ids"]),
             logprobs=tuple(choice["logprobs"]["token_logprobs"]),
             finish_reason=choice["finish_reason"],
+            version=self.num_syncs,
         )
 
     def _check_server(self) -> str:
@@ -187,9 +192,30 @@ class VllmServerEngine:
         try:
             response = self._client.request(method, path, json=body)
         except httpx.TransportError as error:
-            raise UserError(f"no vLLM server answers at {self._client.base_url} ({error}): {START}") from error
+            raise NoServerError(f"no vLLM server answers at {self._client.base_url} ({error}): {START}") from error
         if response.status_code == 404:
             raise UserError(f"the server at {self._client.base_url} has no {path.partition('?')[0]}: {START}")
         if response.is_error:
-            raise RuntimeError(f"{method} {path}: HTTP {response.status_code}: {response.text[:500]}")
+            kind = ServerError if response.is_server_error else RuntimeError
+            raise kind(f"{method} {path}: HTTP {response.status_code}: {response.text[:500]}")
         return response.json()
+
+
+def write_weights(model: nn.Module, parent: Path, number: int, dtype: torch.dtype) -> Path:
+    """Write `model`'s weights as `dtype` into a new folder in `parent`, whole or not at all; returns the folder."""
+    from safetensors.torch import save_file
+
+    folder = parent / f"weights-{os.getpid()}-{number}"
+    temporary = folder.with_suffix(".tmp")
+    try:
+        temporary.mkdir(parents=True)
+        weights = {
+            name: tensor.detach().to("cpu", dtype).clone(memory_format=torch.contiguous_format)
+            for name, tensor in named_weights(model)
+        }
+        save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
+        temporary.rename(folder)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise UserError(f"engine.sync_dir {parent} cannot be written: {error}") from error
+    return folder

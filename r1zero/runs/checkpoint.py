@@ -2,16 +2,20 @@
 `trainer/` beside the weights; a run resumed from one is the same run.
 
 Written under a temporary name, flushed to the disk, then renamed, and renamed before it is deleted: a folder called
-`step-N` is always whole.
+`step-N` is always whole. What the disk does to it later is found by its checksums (`trainer/checksums.json`): a
+checkpoint that does not match them is passed over, and the one before it is taken.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
 import shutil
+import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,9 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from r1zero.errors import UserError
+
+CHECKSUMS = "trainer/checksums.json"
+"""Within a checkpoint: the sha256 of each of its files, by relative path."""
 
 
 def save_checkpoint(
@@ -51,6 +58,8 @@ def save_checkpoint(
         tokenizer.save_pretrained(temporary)
         torch.save({**tensors, "rng": _rng_state()}, trainer / "tensors.pt")
         (trainer / "state.json").write_text(json.dumps({"step": step, **state}, indent=1), encoding="utf-8")
+        sums = {str(path.relative_to(temporary)): _sha256(path) for path in _files(temporary)}
+        (temporary / CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
         for path in [*temporary.rglob("*"), temporary]:
             _fsync(path)
         if target.exists():  # the same step again, after a resume
@@ -75,8 +84,54 @@ def load_trainer_state(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    """The whole checkpoint with the highest step, if any."""
-    return max(_all(folder), key=step_of, default=None)
+    """The whole checkpoint with the highest step, if any. One whose files are not what was written is passed over,
+    which is said on stderr."""
+    for path in sorted(_all(folder), key=step_of, reverse=True):
+        # Hashed once in a process, as long as no file's size or time changes.
+        stamps = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in _files(path))
+        if not _corrupt_files(path, stamps):
+            return path
+    return None
+
+
+def part_bytes(checkpoint: Path) -> dict[str, int]:
+    """Bytes a checkpoint takes: `weights`, `trainer` (optimizer, reference, random states) and `other`."""
+    sizes = {"weights": 0, "trainer": 0, "other": 0}
+    for path in _files(checkpoint):
+        name = "trainer" if path.parent.name == "trainer" else "weights" if path.suffix == ".safetensors" else "other"
+        sizes[name] += path.stat().st_size
+    return sizes
+
+
+@lru_cache(maxsize=64)
+def _corrupt_files(checkpoint: Path, stamps: tuple[tuple[str, int, int], ...]) -> tuple[str, ...]:
+    """Files of a checkpoint that are missing or not as they were written; none for one without checksums (older)."""
+    try:
+        sums = json.loads((checkpoint / CHECKSUMS).read_text(encoding="utf-8"))
+        wrong = tuple(
+            name
+            for name, digest in sums.items()
+            if not (checkpoint / name).is_file() or _sha256(checkpoint / name) != digest
+        )
+    except FileNotFoundError:
+        return ()
+    except (ValueError, AttributeError):
+        wrong = (CHECKSUMS,)
+    if wrong:
+        print(
+            f"checkpoint {checkpoint} is corrupt ({', '.join(wrong)}: not as it was written): passed over",
+            file=sys.stderr,
+        )
+    return wrong
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def step_checkpoint(folder: Path, step: int | None) -> Path | None:

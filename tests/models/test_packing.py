@@ -7,8 +7,9 @@ import pytest
 import torch
 import transformers
 
-from r1zero.models import packing
-from r1zero.models.packing import pack, packed_attention, supports_packing
+from r1zero.models import packed_layout, packing
+from r1zero.models.packed_layout import pack
+from r1zero.models.packing import flexible, packed_attention, supports_packing
 from r1zero.models.policy import Policy, Row, micro_batches
 from tests.tiny_models import tiny_gpt2, tiny_llama
 
@@ -76,7 +77,9 @@ def packed_logprobs(policy: Policy, max_tokens: int) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("make", [tiny_llama, tiny_gpt2, qwen2, qwen3, mixture])
-@pytest.mark.parametrize("way", ["matrix products", "one completion a segment", "whole rows", "small batches"])
+@pytest.mark.parametrize(
+    "way", ["matrix products", "one completion a segment", "whole rows", "small batches", "joined", "joined at most"]
+)
 def test_packed_rows_have_the_logprobs_and_gradients_they_have_alone(
     make: Callable[[], Any], way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +91,12 @@ def test_packed_rows_have_the_logprobs_and_gradients_they_have_alone(
     if way == "whole rows":
         monkeypatch.setattr(packing, "MAX_SHORT", 0)
     if way == "one completion a segment":
-        monkeypatch.setattr(packing, "SEGMENT_ELEMENTS", 1)
+        monkeypatch.setattr(packed_layout, "SEGMENT_ELEMENTS", 1)
+    if way.startswith("joined"):
+        model.packed_attention = "joined"
+    if way == "joined at most":
+        monkeypatch.setattr(packed_layout, "FREE_ELEMENTS", 2**30)
+        monkeypatch.setattr(packed_layout, "JOINED_ELEMENTS", 2**30)
     policy = Policy(model)
     assert policy.packed
     found = packed_logprobs(policy, 8 if way == "small batches" else 1000)
@@ -122,6 +130,38 @@ def test_in_bfloat16_packed_rows_are_as_near_to_float32_as_padded_rows() -> None
                 found |= {i: logprobs[k][batch.mask[k]] for k, i in enumerate(batch.indices)}
         errors[packed] = float((torch.cat([found[i] for i in range(len(ROWS))]) - expected).abs().mean())
     assert 0 < errors[True] < 2 * errors[False]
+
+
+def test_joined_prompts_share_their_matrix_products_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(row.prompt_ids, row.completion_ids) for row in sorted(ROWS, key=lambda row: row.prompt_ids)]
+    apart, joined = pack(rows).layout.blocks, pack(rows, kind="joined").layout.blocks
+    # Three prompts by themselves; completions with something to predict from: those of two.
+    assert [block.prompts for block in apart] == [1] * 5
+    assert [block.prompts for block in joined] == [3, 2]
+    assert joined[1].padding is not None
+    assert joined[1].padding.tolist() == [[False, False, False], [False, False, True]]
+    assert [len(block.inverse) for block in joined] == [3 + 2 + 1, (2 + 4 + 0) + (3 + 1)]
+    monkeypatch.setattr(packed_layout, "JOINED_ELEMENTS", 0)
+    assert [block.prompts for block in pack(rows, kind="joined").layout.blocks] == [1] * 5
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_the_mask_of_flex_attention_knows_the_shared_prompt() -> None:
+    torch.manual_seed(0)
+    rows = [(row.prompt_ids, row.completion_ids) for row in sorted(ROWS, key=lambda row: row.prompt_ids)]
+    layout = pack(rows).layout
+    q = torch.randn(len(layout.row), 4, 16)
+    k, v = torch.randn(2, len(layout.row), 2, 16)
+    expected, _ = packed_attention(
+        torch.nn.Identity(), *(x.transpose(0, 1)[None] for x in (q, k, v)), None, scaling=0.25, layout=layout
+    )
+    assert torch.allclose(flexible(q, k, v, layout, 0.25), expected[0], atol=1e-6)
+    # By hand: prompt (1, 2), its completions 7 6 5 (4) and 3 (4).
+    small = pack([((1, 2), (7, 6, 5, 4)), ((1, 2), (3, 4))]).layout
+    mask = packing.block_mask(small)
+    found = [[bool(mask.mask_mod(0, 0, torch.tensor(i), torch.tensor(j))) for j in range(6)] for i in range(6)]
+    wanted = ["100000", "110000", "111000", "111100", "111110", "110001"]
+    assert found == [[c == "1" for c in line] for line in wanted]
 
 
 def test_a_prompt_counts_once_and_a_last_token_not_at_all() -> None:

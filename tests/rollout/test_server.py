@@ -40,6 +40,31 @@ def free_port() -> int:
         return port
 
 
+def started_server(folder: str, port: int, root: Path) -> subprocess.Popen[bytes]:
+    options = ["--port", str(port), "--max-model-len", "128", "--dtype", "float32"]
+    options += ["--kv-cache-memory-bytes", str(64 << 20), "--max-num-seqs", "64"]
+    with (root / f"log-{port}").open("a") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "r1zero", "rollout-server", folder, *options],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes], root: Path) -> None:
+    log, deadline = root / f"log-{port}", time.monotonic() + 500
+    while True:
+        assert process.poll() is None, log.read_text()[-3000:]
+        assert time.monotonic() < deadline, log.read_text()[-3000:]
+        try:
+            if httpx.get(f"http://localhost:{port}/health").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.5)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """(url, model folder) of a running server."""
@@ -47,28 +72,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
         pytest.skip("vLLM is not installed")
     root = tmp_path_factory.mktemp("server")
     folder, port = save_model(root / "model", tiny_llama(), generation=GENERATION), free_port()
-    options = ["--port", str(port), "--max-model-len", "128", "--dtype", "float32"]
-    options += ["--kv-cache-memory-bytes", str(64 << 20), "--max-num-seqs", "64"]
-    with (root / "log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "r1zero.rollout.serve", folder, *options],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            start_new_session=True,
-        )
-    url = f"http://localhost:{port}"
+    process = started_server(folder, port, root)
     try:
-        deadline = time.monotonic() + 500
-        while True:
-            assert process.poll() is None, (root / "log").read_text()[-3000:]
-            assert time.monotonic() < deadline, (root / "log").read_text()[-3000:]
-            try:
-                if httpx.get(f"{url}/health").status_code == 200:
-                    break
-            except httpx.TransportError:
-                time.sleep(0.5)
-        yield url, folder
+        wait_for(port, process, root)
+        yield f"http://localhost:{port}", folder
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
@@ -137,7 +144,7 @@ def test_a_server_with_too_short_a_context_is_refused(server: tuple[str, str], t
 
 def test_no_server_is_said_in_one_line(tmp_path: Path) -> None:
     config = EngineConfig(name="vllm-server", url=f"http://localhost:{free_port()}", sync_dir=str(tmp_path))
-    with pytest.raises(UserError, match=r"no vLLM server answers at .*python -m r1zero\.rollout\.serve"):
+    with pytest.raises(UserError, match=r"no vLLM server answers at .*r1zero rollout-server MODEL"):
         make_engine(config, "", compute_dtype=torch.float32, max_context=64, tokenizer=TOKENIZER)
 
 
@@ -154,3 +161,55 @@ def test_the_server_is_started_for_training_and_the_user_has_the_last_word() -> 
     assert command[-2:] == ["--host", "0.0.0.0"]
     assert "--no-enable-chunked-prefill" not in command
     assert "--no-enable-chunked-prefill" in serve_command("model", [], on_gpu=False)
+
+
+@pytest.mark.slow
+def test_of_two_servers_one_is_killed_and_comes_back_with_the_weights_in_force(tmp_path: Path) -> None:
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed")
+    folder, ports = save_model(tmp_path / "model", tiny_llama(), generation=GENERATION), [free_port(), free_port()]
+    running: dict[int, subprocess.Popen[bytes]] = {}
+    engine: Any = None
+    try:
+        for port in ports:
+            running[port] = started_server(folder, port, tmp_path)
+        for port in ports:
+            wait_for(port, running[port], tmp_path)
+        urls = ",".join(f"http://localhost:{port}" for port in ports)
+        config = EngineConfig(name="vllm-server", url=urls, sync_dir=str(tmp_path / "sync"), max_sequences=16)
+        engine = make_engine(config, folder, compute_dtype=torch.float32, max_context=128, tokenizer=TOKENIZER)
+        models = [tiny_llama(seed=1), tiny_llama(seed=2)]
+        engine.sync_weights(models[0])
+        before = engine.generate(PROMPTS, SAMPLED, 8)
+        seen: list[tuple[int, int]] = []
+
+        def killing(i: int, j: int, completion: Completion) -> None:
+            seen.append((i, j))
+            if len(seen) == 3:
+                os.killpg(running[ports[1]].pid, signal.SIGKILL)
+                running[ports[1]].wait(60)
+
+        during = engine.generate(PROMPTS, SAMPLED, 8, killing)
+        assert sorted(seen) == [(i, j) for i in range(3) for j in range(8)]
+        assert largest_gap(during, before) < 1e-4  # whichever server: the seed is the request's
+        engine.sync_weights(models[1])
+        running[ports[1]] = started_server(folder, ports[1], tmp_path)
+        wait_for(ports[1], running[ports[1]], tmp_path)
+        deadline = time.monotonic() + 120
+        while len(engine.fleet.fit()) < 2:
+            assert time.monotonic() < deadline
+            engine.generate(PROMPTS, SAMPLED, 1)
+            time.sleep(0.5)
+        # The returned one alone: the logprobs are those of the weights in force.
+        engine.fleet.lost(f"http://localhost:{ports[0]}", busy=False)
+        reference = TransformersEngine(models[1], tokenizer=TOKENIZER, max_context=128)
+        last = engine.generate(PROMPTS, GREEDY, 1)
+        assert largest_gap(last, reference.generate(PROMPTS, GREEDY, 1)) < 1e-4
+        assert {c.version for group in last for c in group} == {2}
+    finally:
+        if engine is not None:
+            engine.close()
+        for process in running.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait(60)

@@ -11,7 +11,14 @@ from transformers import AutoModelForCausalLM
 
 from r1zero import models
 from r1zero.errors import UserError
-from r1zero.runs.checkpoint import latest_checkpoint, load_trainer_state, prune, resolve_checkpoint, save_checkpoint
+from r1zero.runs.checkpoint import (
+    latest_checkpoint,
+    load_trainer_state,
+    part_bytes,
+    prune,
+    resolve_checkpoint,
+    save_checkpoint,
+)
 from tests.tiny_models import char_tokenizer, tiny_llama
 
 
@@ -35,6 +42,40 @@ def test_the_state_and_every_random_stream_go_on_where_they_were(tmp_path: Path)
     assert (random.random(), np.random.random(), torch.rand(1).item()) == expected
     assert state == {"step": 3, "consumed": 24}
     assert tensors["x"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "trainer/tensors.pt", "trainer/state.json"])
+def test_a_corrupt_newest_checkpoint_is_passed_over_for_the_one_before(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, newest = save(tmp_path, 2), save(tmp_path, 4)
+    assert latest_checkpoint(tmp_path) == newest
+    assert "corrupt" not in capsys.readouterr().err
+    whole = (newest / name).read_bytes()
+    middle = len(whole) // 2
+    (newest / name).write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])  # one bit
+    assert latest_checkpoint(tmp_path) == before
+    assert f"{newest} is corrupt ({name}: not as it was written)" in capsys.readouterr().err
+    (before / name).unlink()
+    assert latest_checkpoint(tmp_path) is None
+    (newest / name).write_bytes(whole)
+    assert latest_checkpoint(tmp_path) == newest
+
+
+def test_a_file_added_later_or_a_checkpoint_without_checksums_is_no_corruption(tmp_path: Path) -> None:
+    path = save(tmp_path, 2)
+    (path / "lineage.json").write_text("{}")
+    assert latest_checkpoint(tmp_path) == path
+    (path / "trainer" / "checksums.json").unlink()
+    assert latest_checkpoint(tmp_path) == path
+
+
+def test_what_the_parts_of_a_checkpoint_take(tmp_path: Path) -> None:
+    path = save(tmp_path, 2)
+    sizes = part_bytes(path)
+    assert sizes["weights"] == (path / "model.safetensors").stat().st_size
+    assert sum(sizes.values()) == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+    assert sizes["trainer"] > (path / "trainer" / "tensors.pt").stat().st_size
 
 
 def test_the_last_ones_and_the_best_are_kept(tmp_path: Path) -> None:
