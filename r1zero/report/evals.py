@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from r1zero.eval.compare import Comparison, compare
-from r1zero.eval.folder import read_problems
-from r1zero.eval.samples import EvalSample, read_samples
 from r1zero.report.folders import Evaluation, Run
 from r1zero.report.samples import HEAD, TAIL, shorten
+
+if TYPE_CHECKING:
+    from r1zero.eval.compare import Comparison
+    from r1zero.eval.samples import EvalSample
 
 MOST_BYTES = 2_500_000
 """Of samples in a page of evaluations: beyond it, questions are left out, those answered alike by both first."""
@@ -30,6 +31,8 @@ def side_by_side(a: Evaluation, b: Evaluation) -> list[dict[str, Any]]:
 
     Raises UserError as `compare` does, for evaluations that are not of the same thing.
     """
+    from r1zero.eval.compare import compare  # imports torch, which a page of runs does not wait for
+
     report = compare(a.path, b.path)
     share = MOST_BYTES // len(report.comparisons)
     return [
@@ -55,6 +58,9 @@ def verdict(one: Comparison) -> str:
 
 
 def _questions(name: str, sides: Sequence[Evaluation], budget: int) -> dict[str, Any]:
+    from r1zero.eval.folder import read_problems
+    from r1zero.eval.samples import read_samples
+
     samples: list[dict[str, list[EvalSample]]] = []
     for side in sides:
         groups: dict[str, list[EvalSample]] = {}

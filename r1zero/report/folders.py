@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from r1zero.errors import UserError
-from r1zero.eval.folder import read_results
 from r1zero.runs.folder import RunFolder
 
 _DEPTH = 2
@@ -97,7 +96,6 @@ def find(paths: Sequence[Path]) -> Found:
         for run in mine:
             runs.setdefault(run.resolve(), run)
         if not mine and ((path / "results.json").is_file() or (path / "manifest.json").is_file()):
-            read_results(path)  # says what is wrong with an evaluation that was not finished
             evaluations.setdefault(path.resolve(), path)
         elif not mine:
             raise UserError(f"{path} holds no run (no metrics.jsonl) and no evaluation (no results.json)")
@@ -106,7 +104,7 @@ def find(paths: Sequence[Path]) -> Found:
     return Found(
         runs=tuple(_run(path, name) for path, name in _named(list(runs.values()))),
         evaluations=tuple(
-            Evaluation(path=path, name=name, results=read_results(path))
+            Evaluation(path=path, name=name, results=_results(path))
             for path, name in _named(list(evaluations.values()))
         ),
         tables=tuple(tables),
@@ -166,6 +164,13 @@ def _named(paths: Sequence[Path]) -> list[tuple[Path, str]]:
             length += 1
         named.append((path, "/".join(own[-length:])))
     return named
+
+
+def _results(path: Path) -> Mapping[str, Any]:
+    """results.json. Raises UserError where the evaluation was not finished."""
+    from r1zero.eval.folder import read_results  # imports torch, which a page of runs does not wait for
+
+    return read_results(path)
 
 
 def _json(path: Path) -> Mapping[str, Any]:

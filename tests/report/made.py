@@ -17,7 +17,7 @@ from r1zero.verifiers import Outcome
 TERMS = [{"verifier": "answer", "weight": 1.0, "name": "paid"}, {"verifier": "math", "weight": 0.0, "name": "truth"}]
 
 HOSTILE = (
-    "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
+    "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'></script ></script\n>"
     "<think>\x00\x1b[31m\x08 &lt;b&gt; \u202eright to left\u202c \u200b</think><answer>{{ 7 * 7 }}</answer>"
     "]]> <!-- <script> \u2028 "
 )

@@ -4,6 +4,8 @@ import json
 import math
 import re
 import shutil
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -184,6 +186,16 @@ def test_the_command_writes_the_page_into_the_run_and_says_where(
     assert main(["report", str(run)]) == 0
     assert capsys.readouterr().out.startswith(str(run / "report.html"))
     assert (run / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_page_of_runs_does_not_wait_for_torch(tmp_path: Path) -> None:
+    run = run_folder(tmp_path, "a", {1: two_samples(1)})
+    code = f"""import sys
+from r1zero.commands.main import main
+main(["report", {str(run)!r}])
+print("torch" in sys.modules)"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_a_gold_term_that_no_run_has_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

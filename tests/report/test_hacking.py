@@ -59,6 +59,15 @@ def test_what_the_reward_likes_and_the_unpaid_verifier_does_not_is_listed(tmp_pa
     assert pair.only_a == pytest.approx(210 / 400)
 
 
+def test_what_both_like_is_not_listed(tmp_path: Path) -> None:
+    says = [("both", True, True), ("paid only", True, False), ("true only", False, True), ("neither", False, False)]
+    rows = [completion(text, paid=paid, truth=truth) for text, paid, truth in says]
+    run = find([run_folder(tmp_path, "a", {1: rows, 2: rows})]).runs[0]
+    page = hacking(run, read(run), judges(run))
+    assert [(sample["step"], sample["completion"]) for sample in page.overrated] == [(2, "paid only")]
+    assert [(p.both, p.only_a, p.only_b, p.count) for p in page.pairs] == [(0.25, 0.25, 0.25, 8)]
+
+
 def test_the_alarm_on_the_unpaid_verifier_rings_before_half_of_it_is_lost(tmp_path: Path) -> None:
     (alarm,) = alarms(hacked_run(tmp_path))
     assert alarm.name == "unpaid_truth"
