@@ -63,6 +63,7 @@ dpo: $(READY) ## preference optimisation: DPO and its relatives
 	$(BIN)/r1zero train $(call recipe,dpo-tiny-cpu) --resume-or-start $(ARGS)
 
 test: $(READY) ## every test, the slow ones too
+	@sh .ci/install-chromium
 	$(BIN)/python -m pytest -q $(ARGS)
 
 test-fast: $(READY) ## the tests that take no real engine

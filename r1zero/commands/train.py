@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
+
+from r1zero.errors import UserError
 
 EXAMPLES = """\
 examples:
@@ -57,7 +60,21 @@ def run(arguments: argparse.Namespace) -> int:
 
     exists = RunFolder(config.run.root, config.run.name).exists
     stages.run(config, resume=arguments.resume or (arguments.resume_or_start and exists))
+    if os.environ.get("RANK", "0") == "0":
+        _report(RunFolder(config.run.root, config.run.name).path)
     return 0
+
+
+def _report(folder: Path) -> None:
+    """The run's page beside it. A run that has ended well is not failed by its picture."""
+    from r1zero.report.build import write
+
+    try:
+        write([folder], folder / "report.html")
+    except UserError as error:
+        print(f"no report: {error}", file=sys.stderr)
+        return
+    print(f"report: {folder / 'report.html'}")
 
 
 def hardware_recipe() -> str:

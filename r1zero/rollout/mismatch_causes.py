@@ -137,31 +137,35 @@ def diagnose(
     engine_residual = (_logprobs(as_sampled, tokens, sampling.temperature) - engine).abs()
     if engine_residual.mean().item() < apart / 3:
         if cut and not causes:
-            causes.append(
-                Cause(
-                    name="cut",
-                    message=f"top_p={sampling.top_p}, top_k={sampling.top_k}, min_p={sampling.min_p} cut the engine's "
-                    "distribution, whose logprobs are of what is left; the trainer's are of the whole: sample with "
-                    "top_p 1, top_k 0 and min_p 0",
-                )
-            )
+            causes.append(_cut_as_set(sampling))
         return causes
     fitted = fit_temperature(lambda t: residual(engine, t), sampling.temperature)
     higher = engine - _logprobs(logits, tokens, sampling.temperature)  # (N,)
     if fitted is not None:
         causes.append(_temperature_cause("engine", fitted, sampling.temperature))
     elif not cut and (higher > -0.1 * higher.abs().mean()).double().mean() > 0.99:
-        causes.append(
-            Cause(
-                name="cut",
-                message=f"the engine's logprobs are never below the trainer's (by {higher.mean():.3f} higher in the "
-                "mean): it cuts its distribution (top-p, top-k, min-p) though the config names no cut; look for a "
-                "generation_config.json that fills in unset parameters",
-            )
-        )
+        causes.append(_cut_unasked(higher.mean().item()))
     else:
         causes.append(_weights_cause(engine_residual.mean().item(), began_clean, num_updates, low_precision))
     return causes
+
+
+def _cut_as_set(sampling: Sampling) -> Cause:
+    return Cause(
+        name="cut",
+        message=f"top_p={sampling.top_p}, top_k={sampling.top_k}, min_p={sampling.min_p} cut the engine's "
+        "distribution, whose logprobs are of what is left; the trainer's are of the whole: sample with top_p 1, "
+        "top_k 0 and min_p 0",
+    )
+
+
+def _cut_unasked(higher: float) -> Cause:
+    return Cause(
+        name="cut",
+        message=f"the engine's logprobs are never below the trainer's (by {higher:.3f} higher in the mean): it cuts "
+        "its distribution (top-p, top-k, min-p) though the config names no cut; look for a generation_config.json "
+        "that fills in unset parameters",
+    )
 
 
 def fit_temperature(residual: Callable[[float], float], configured: float) -> float | None:
