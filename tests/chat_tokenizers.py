@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from r1zero.prompts.template import Template
+from r1zero.prompts.turns import TurnText
+from r1zero.rollout.base import Sampling
+
 CHATML = (
     "{% if tools %}<|im_start|>system\nTools:{% for tool in tools %}\n{{ tool | tojson }}{% endfor %}<|im_end|>\n"
     "{% endif %}{% for m in messages %}"
@@ -22,7 +26,7 @@ SPECIAL = {
     "llama": ["<|end_of_text|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
     "plain": ["<|endoftext|>"],
 }
-TEMPLATES = {"chatml": CHATML, "llama": LLAMA, "plain": None}
+CHAT_TEMPLATES = {"chatml": CHATML, "llama": LLAMA, "plain": None}
 
 
 def byte_tokenizer(form: str) -> Any:
@@ -41,5 +45,20 @@ def byte_tokenizer(form: str) -> Any:
         bos_token=special[1] if form == "llama" else None,
         additional_special_tokens=special,
     )
-    fast.chat_template = TEMPLATES[form]
+    fast.chat_template = CHAT_TEMPLATES[form]
     return fast
+
+
+TEMPLATES = {
+    "chatml": Template(name="chat", kind="chat", body="{question}"),
+    "llama": Template(name="chat", kind="chat", body="{question}"),
+    "plain": Template(name="plain", kind="text", body="Q: {question}\nA:"),
+}
+
+
+def turn_text(form: str) -> TurnText:
+    return TurnText(TEMPLATES[form], byte_tokenizer(form))
+
+
+def sampling_of(text: TurnText, **more: Any) -> Sampling:
+    return Sampling(**({"max_tokens": 40, "stop_token_ids": text.template.stop_token_ids(text.tokenizer)} | more))

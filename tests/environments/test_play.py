@@ -18,33 +18,20 @@ from r1zero.environments.host import EnvironmentHost
 from r1zero.environments.play import play
 from r1zero.models.packing import Packed
 from r1zero.models.policy import Policy, Row, micro_batches
-from r1zero.prompts.template import Template, load
-from r1zero.prompts.turns import OUTPUT_FENCE, TurnText, encode_messages
+from r1zero.prompts.template import load
+from r1zero.prompts.turns import encode_messages
 from r1zero.rollout.base import Sampling
 from r1zero.rollout.hf import TransformersEngine
 from r1zero.rollout.mismatch import measure
 from r1zero.rollout.scripted import ScriptedEngine
 from r1zero.verifiers.sandbox import sandbox_status
-from tests.chat_tokenizers import byte_tokenizer
+from tests.chat_tokenizers import byte_tokenizer, sampling_of, turn_text
 from tests.tiny_models import tiny_llama
 
 PROBLEM = sandbox_status()
 needs_namespaces = pytest.mark.skipif(PROBLEM is not None, reason=PROBLEM or "")
 FAULTY, ENDLESS = "tests.some_environments:Faulty", "tests.some_environments:Endless"
 GUESS = Problem(id="7", prompt="Guess my number.", answer="7")
-TEMPLATES = {
-    "chatml": Template(name="chat", kind="chat", body="{question}"),
-    "llama": Template(name="chat", kind="chat", body="{question}"),
-    "plain": Template(name="plain", kind="text", body="Q: {question}\nA:"),
-}
-
-
-def turn_text(form: str) -> TurnText:
-    return TurnText(TEMPLATES[form], byte_tokenizer(form))
-
-
-def sampling_of(text: TurnText, **more: Any) -> Sampling:
-    return Sampling(**({"max_tokens": 40, "stop_token_ids": text.template.stop_token_ids(text.tokenizer)} | more))
 
 
 @pytest.fixture(scope="module")
@@ -302,54 +289,6 @@ def test_messages_with_tools_are_written_by_the_chat_template_and_hold_no_contro
     assert encode_messages(load("chat"), [{"role": "user", "content": "2?"}], text.tokenizer) == load("chat").encode(
         "2?", text.tokenizer
     )
-
-
-CALLING = {
-    "chatml": ("hermes", '<tool_call>{"name": "calculator", "arguments": {"expression": "12345 * 6789"}}</tool_call>'),
-    "llama": ("llama", '{"name": "calculator", "parameters": {"expression": "12345 * 6789"}}'),
-    "plain": ("fenced", "```python\n12345 * 6789\n```\n```output"),
-}
-TOLD = {
-    "chatml": "\n<|im_start|>user\n<tool_response>\n83810205\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
-    "llama": '<|start_header_id|>ipython<|end_header_id|>\n\n"83810205"<|eot_id|>'
-    "<|start_header_id|>assistant<|end_header_id|>\n\n",
-    "plain": "\n83810205\n```\n",
-}
-
-
-@pytest.mark.parametrize("form", CALLING)
-def test_tools_are_called_and_answered_in_the_form_of_the_template(form: str) -> None:
-    if form == "plain" and PROBLEM is not None:
-        pytest.skip(PROBLEM)
-    text = turn_text(form)
-    call_form, call = CALLING[form]
-    stop = () if form == "plain" else text.template.stop_token_ids(text.tokenizer)
-    sampling = Sampling(max_tokens=200, stop_token_ids=stop, stop=(OUTPUT_FENCE,) if form == "plain" else ())
-    problem = Problem(id="1", prompt="12345 * 6789?", answer="83810205")
-    spec = EnvironmentSpec(name="tools", options={"form": call_form})
-    with EnvironmentHost(spec, workers=1) as host:
-        ((episode,),) = play(
-            ScriptedEngine([call, "\\boxed{83810205}"], text.tokenizer), [problem], text=text, sampling=sampling, n=1,
-            budget=Budget(max_turns=3, max_tokens=1000), host=host,
-        )  # fmt: skip
-    assert text.tokenizer.decode(episode.turns[0].observation_ids) == TOLD[form]
-    assert (episode.finish_reason, episode.verdict.correct if episode.verdict else None) == ("stop", True)
-    assert ("calculator" in text.tokenizer.decode(episode.prompt_ids)) is (form == "chatml")
-
-
-@needs_namespaces
-def test_a_hanging_tool_costs_its_deadline_and_the_episode_goes_on() -> None:
-    text = turn_text("chatml")
-    call = '<tool_call>{"name": "python", "arguments": {"code": "while True: pass"}}</tool_call>'
-    spec = EnvironmentSpec(name="tools", options={"tool_seconds": 1.0})
-    with EnvironmentHost(spec, workers=1) as host:
-        ((episode,),) = play(
-            ScriptedEngine([call, "\\boxed{7}"], text.tokenizer), [GUESS], text=text,
-            sampling=sampling_of(text, max_tokens=200), n=1, budget=Budget(max_turns=3, max_tokens=2000), host=host,
-        )  # fmt: skip
-    assert "over 1 s: killed" in episode.turns[0].observation
-    assert episode.verdict is not None
-    assert episode.verdict.correct
 
 
 def test_every_sampled_token_is_an_own_token_or_dropped_by_a_reason() -> None:

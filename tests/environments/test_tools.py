@@ -9,17 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from r1zero.data.episodes import Budget
 from r1zero.data.records import Completion, Problem
 from r1zero.data.verdict import Outcome, Verdict
+from r1zero.environments import EnvironmentSpec
 from r1zero.environments.base import Observation
+from r1zero.environments.host import EnvironmentHost
+from r1zero.environments.play import play
 from r1zero.environments.tools.calculator import calculator
 from r1zero.environments.tools.calls import BadCall, Call, read_calls
 from r1zero.environments.tools.environment import Tool, ToolEnvironment
 from r1zero.environments.tools.python import PythonTool
 from r1zero.errors import UserError
+from r1zero.prompts.turns import OUTPUT_FENCE
+from r1zero.rollout.base import Sampling
+from r1zero.rollout.scripted import ScriptedEngine
 from r1zero.verifiers.sandbox import sandbox_status
 from r1zero.verifiers.sandbox.launch import Unprotected
 from tests.attack_programs import BREACHES, FORGERIES, HOGS, fill
+from tests.chat_tokenizers import sampling_of, turn_text
 from tests.some_environments import double
 
 PROBLEM = sandbox_status()
@@ -248,3 +256,52 @@ def _children() -> list[int]:
         if name == "bwrap" and int(rest.split()[1]) == os.getpid():
             found.append(int(stat.parent.name))
     return found
+
+
+CALLING = {
+    "chatml": ("hermes", '<tool_call>{"name": "calculator", "arguments": {"expression": "12345 * 6789"}}</tool_call>'),
+    "llama": ("llama", '{"name": "calculator", "parameters": {"expression": "12345 * 6789"}}'),
+    "plain": ("fenced", "```python\n12345 * 6789\n```\n```output"),
+}
+TOLD = {
+    "chatml": "\n<|im_start|>user\n<tool_response>\n83810205\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
+    "llama": '<|start_header_id|>ipython<|end_header_id|>\n\n"83810205"<|eot_id|>'
+    "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    "plain": "\n83810205\n```\n",
+}
+
+
+@pytest.mark.parametrize("form", CALLING)
+def test_tools_are_called_and_answered_in_the_form_of_the_template(form: str) -> None:
+    if form == "plain" and PROBLEM is not None:
+        pytest.skip(PROBLEM)
+    text = turn_text(form)
+    call_form, call = CALLING[form]
+    stop = () if form == "plain" else text.template.stop_token_ids(text.tokenizer)
+    sampling = Sampling(max_tokens=200, stop_token_ids=stop, stop=(OUTPUT_FENCE,) if form == "plain" else ())
+    problem = Problem(id="1", prompt="12345 * 6789?", answer="83810205")
+    spec = EnvironmentSpec(name="tools", options={"form": call_form})
+    with EnvironmentHost(spec, workers=1) as host:
+        ((episode,),) = play(
+            ScriptedEngine([call, "\\boxed{83810205}"], text.tokenizer), [problem], text=text, sampling=sampling, n=1,
+            budget=Budget(max_turns=3, max_tokens=1000), host=host,
+        )  # fmt: skip
+    assert text.tokenizer.decode(episode.turns[0].observation_ids) == TOLD[form]
+    assert (episode.finish_reason, episode.verdict.correct if episode.verdict else None) == ("stop", True)
+    assert ("calculator" in text.tokenizer.decode(episode.prompt_ids)) is (form == "chatml")
+
+
+@needs_namespaces
+def test_a_hanging_tool_costs_its_deadline_and_the_episode_goes_on() -> None:
+    text = turn_text("chatml")
+    call = '<tool_call>{"name": "python", "arguments": {"code": "while True: pass"}}</tool_call>'
+    problem = Problem(id="7", prompt="Guess.", answer="7")
+    spec = EnvironmentSpec(name="tools", options={"tool_seconds": 1.0})
+    with EnvironmentHost(spec, workers=1) as host:
+        ((episode,),) = play(
+            ScriptedEngine([call, "\\boxed{7}"], text.tokenizer), [problem], text=text,
+            sampling=sampling_of(text, max_tokens=200), n=1, budget=Budget(max_turns=3, max_tokens=2000), host=host,
+        )  # fmt: skip
+    assert "over 1 s: killed" in episode.turns[0].observation
+    assert episode.verdict is not None
+    assert episode.verdict.correct
