@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from r1zero.data.records import Problem
+from r1zero.data.verdict import Step
 from r1zero.errors import UserError
 from r1zero.verifiers import Outcome, Sample, Verdict, VerifierPool, VerifierSpec
 from tests import TESTS
@@ -201,6 +203,15 @@ def test_a_spawned_process_can_have_a_pool_even_a_daemonic_one(daemon: bool) -> 
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False, cwd=path.parent
     )
     assert result.stdout == "correct\n", result.stderr
+
+
+def test_a_verdict_of_steps_comes_back_with_its_steps(pool: VerifierPool) -> None:
+    spec = VerifierSpec(name="r1zero.data.miniature.preferences:judge_steps")
+    said = "<think>1+2=3,3+4=8</think><answer>7</answer>"
+    sample = Sample(completion=said, problem=Problem(id="sum", prompt="1+2+4="))
+    verdict = pool.submit(spec, sample).result()
+    assert verdict.outcome is Outcome.CORRECT
+    assert verdict.steps == (Step(12, 1.0), Step(18, 0.0), Step(len(said) + 1, 1.0))
 
 
 def test_a_process_forked_from_the_owner_is_told_to_make_its_own(pool: VerifierPool) -> None:

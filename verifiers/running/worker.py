@@ -29,7 +29,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from r1zero.data.verdict import Outcome, Verdict
+from r1zero.data.verdict import Outcome, Step, Verdict
 from r1zero.verifiers.registry import Sample, get, load_plugins
 
 MAX_MESSAGE_BYTES = 65536
@@ -176,4 +176,5 @@ def decode(message: bytes) -> tuple[Verdict, bool]:
     answer is not a verdict."""
     answer = json.loads(message)
     last = bool(answer.pop("last"))
+    answer["steps"] = tuple(Step(**step) for step in answer.get("steps", ()))
     return Verdict(Outcome(answer.pop("outcome")), **answer), last
