@@ -1,19 +1,19 @@
 """CPU threads shared out between the runs of one machine.
 
 Two runs that each take every core slow each other far more than twofold: torch's threads wait for one another, and one
-that is not scheduled holds up all. Each run keeps a locked file in the cache folder; the system frees the lock when the
-process ends, however it ends, so nothing has to be cleaned up.
+that is not scheduled holds up all. Each run keeps a locked file in the machine's temporary folder; the system frees the
+lock when the process ends, however it ends, so nothing has to be cleaned up.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
-
-from r1zero.config import cache_dir
 
 _held: list[IO[str]] = []
 """This process's own file, open and so locked until it ends."""
@@ -28,11 +28,11 @@ def trainer_threads(asked: int, folder: Path | None = None) -> tuple[int, str]:
     """`(threads, note)` for a run that starts now: `asked` where it is set, else the cores shared among the runs alive.
 
     A run that is alone gets every core and an empty note; else the note says what was done and what to set. Runs that
-    were there before keep what they have. folder: where runs sign in (default: `runs` in the cache folder); one that
-    cannot be written to means no sharing.
+    were there before keep what they have. folder: where runs sign in (default: one of this user's in the temporary
+    folder); one that cannot be written to means no sharing.
     """
     cores = available_cores()
-    others = _sign_in(folder or cache_dir() / "runs")
+    others = _sign_in(folder or Path(tempfile.gettempdir()) / f"r1zero-runs-{os.getuid()}")
     if asked or not others:
         return asked or cores, ""
     threads = max(cores // (others + 1), 1)
@@ -63,6 +63,7 @@ def _sign_in(folder: Path) -> int:
             own = (folder / f"{os.getpid()}.lock").open("w")
             fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _held.append(own)
+            atexit.register(own.close)
     except OSError:
         return others
     return others

@@ -111,7 +111,7 @@ class PythonTool:
             process = start(self.launcher, "program", self.limits)
             deadline = time.monotonic() + _START_SECONDS
             if _receive(process.channel, deadline) == b"ready":
-                job = marshal.dumps(["functions", self.limits.rlimits(), _CELLS, ["run_cell"]])
+                job = marshal.dumps(["functions", self.limits.rlimits(), [], _CELLS, ["run_cell"], []])
                 codec.send(process.channel.fileno(), job)
                 if b'"names"' in _receive(process.channel, deadline):
                     return process
