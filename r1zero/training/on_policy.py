@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 from transformers import PreTrainedModel
 
-from r1zero.algorithms.rewards import Rewarder
+from r1zero.algorithms.rewards import Rewarder, check_verifiers
 from r1zero.config import GRPOConfig, PPOConfig, RLConfig
 from r1zero.data import datasets
 from r1zero.data.records import Problem
@@ -51,6 +51,8 @@ class Inputs(Base):
     held_out: list[Problem]
     skipped: int
     """Training prompts over the limit, left out as the config says."""
+    notes: tuple[str, ...]
+    """What else was left out of the training data, or stands in it twice; what was looked for and not found."""
     reward_models: tuple[Path, ...]
     """Checkpoints of `reward.models`."""
 
@@ -67,7 +69,9 @@ def prepare(config: RLConfig) -> Inputs:
     sampling = config.sampling
     require_neutral_sampling(top_p=sampling.top_p, top_k=sampling.top_k, min_p=sampling.min_p)
     engine_name(config.engine)
-    problems = datasets.load_problems(config.data)
+    data = datasets.load(config.data)
+    problems, notes = data.kept, data.said()
+    check_verifiers(problems)
     held_out = datasets.load_problems(config.eval.data) if config.eval.data.source else []
     shared = datasets.overlap(problems, held_out)
     if shared:
@@ -76,7 +80,9 @@ def prepare(config: RLConfig) -> Inputs:
             "evaluation sets are never trained on; choose another eval.data or filter data"
         )
     for name in config.eval.decontaminate:
-        require_clean(problems, benchmarks.load(name, data_dir=config.eval.data_dir).problems)
+        benchmark = benchmarks.load(name, data_dir=config.eval.data_dir)
+        require_clean(problems, benchmark.problems)
+        notes.append(f"0 of {len(problems)} training problems share ten words in a row with {benchmark.name}")
     base = load_base(config.model.path, config.template)
     kept, skipped = within_limit(problems, config.data, base.template, base.tokenizer)
     held_out, _ = within_limit(held_out, config.eval.data, base.template, base.tokenizer)
@@ -85,6 +91,7 @@ def prepare(config: RLConfig) -> Inputs:
         problems=kept,
         held_out=held_out,
         skipped=skipped,
+        notes=tuple(notes),
         reward_models=tuple(find_reward_model(term.path, base.tokenizer) for term in config.reward.models),
     )
 
@@ -97,13 +104,13 @@ def _prepared(config: C, *, make: Make) -> Prepared:
             f"{world} processes: make it a multiple"
         )
     inputs = prepare(config)
-    left_out = f"{inputs.skipped} training prompts over the token limit are left out"
+    left_out = [f"{inputs.skipped} training prompts over the token limit are left out"] if inputs.skipped else []
     return Prepared(
         steps=config.run.steps,
         manifest=_manifest(config, inputs),
         start=partial(_started, config, inputs, make),
         eval_every=config.eval.every,
-        notes=[left_out] if inputs.skipped else [],
+        notes=[*inputs.notes, *left_out],
     )
 
 

@@ -14,7 +14,7 @@ from r1zero.eval import protocols, published
 from r1zero.eval.benchmarks import BENCHMARKS, load
 from r1zero.eval.templates import default_template
 from r1zero.verifiers import Sample, VerifierPool
-from r1zero.verifiers.registry import names as registered
+from r1zero.verifiers.sandbox import sandbox_status
 from tests.tiny_models import char_tokenizer
 
 GPQA = {
@@ -126,7 +126,6 @@ def test_ifeval_keeps_the_instructions_and_the_kwargs_that_say_something() -> No
     }
 
 
-@pytest.mark.skipif("instructions" not in registered(), reason="no verifier `instructions` is registered")
 def test_ifeval_is_graded_by_its_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load("ifeval", data_dir=copy_of("ifeval", tmp_path, [IFEVAL], monkeypatch))
     (problem,) = loaded.problems
@@ -134,6 +133,54 @@ def test_ifeval_is_graded_by_its_rules(tmp_path: Path, monkeypatch: pytest.Monke
         samples = [Sample(completion=text, problem=problem) for text in ("It is as you say.", "It is, as you say.")]
         verdicts = list(pool.verify((loaded.verifier, sample) for sample in samples))
     assert [verdict.correct for verdict in verdicts] == [True, False]
+
+
+IFEVAL_GOLD = [
+    (("punctuation:no_comma", {}), "No comma here."),
+    (("change_case:english_lowercase", {}), "all of it is small"),
+    (("startend:quotation", {}), '"It is quoted."'),
+    (("detectable_format:title", {}), "<<The sea>> It is wide."),
+    (("keywords:existence", {"keywords": ["sea", "wide"]}), "The sea is wide."),
+    (("startend:end_checker", {"end_phrase": "That is all."}), "It rains. That is all."),
+]
+
+
+def test_texts_that_follow_ifevals_instructions_score_100_percent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"key": key, "prompt": f"Ask {key}.", "instruction_id_list": [kind], "kwargs": [given]}
+        for key, ((kind, given), _) in enumerate(IFEVAL_GOLD)
+    ]
+    loaded = load("ifeval", data_dir=copy_of("ifeval", tmp_path, rows, monkeypatch))
+    gold = [text for _, text in IFEVAL_GOLD]
+    with VerifierPool(1, deadline_seconds=30.0) as pool:
+        samples = [Sample(completion=t, problem=p) for t, p in zip(gold, loaded.problems, strict=True)]
+        verdicts = list(pool.verify((loaded.verifier, sample) for sample in samples))
+    assert [verdict.correct for verdict in verdicts] == [True] * len(rows)
+
+
+ADD = {
+    "starter_code": "class Solution:\n    def add(self, a: int, b: int) -> int:",
+    "public_test_cases": '[{"input": "1\\n2", "output": "3", "testtype": "functional"}]',
+    "private_test_cases": '[{"input": "-4\\n2", "output": "-2", "testtype": "functional"}]',
+    "metadata": '{"func_name": "add"}',
+}
+
+
+@pytest.mark.skipif(sandbox_status() is not None, reason=sandbox_status() or "")
+def test_right_programs_score_100_percent_on_livecodebench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load("livecodebench", data_dir=copy_of("livecodebench", tmp_path, [LCB, {**LCB, **ADD}], monkeypatch))
+    printed = "```python\na, b = map(int, input().split())\nprint(a {} b)\n```"
+    method = "```python\nclass Solution:\n    def add(self, a, b):\n        return a {} b\n```"
+    with VerifierPool(1, deadline_seconds=60.0) as pool:
+        samples = [
+            Sample(completion=text.format(sign), problem=problem)
+            for sign in "+-"
+            for text, problem in zip((printed, method), loaded.problems, strict=True)
+        ]
+        verdicts = list(pool.verify((loaded.verifier, sample) for sample in samples))
+    assert [verdict.correct for verdict in verdicts] == [True, True, False, False]
 
 
 def test_livecodebench_is_cut_to_a_window_of_contest_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
