@@ -7,7 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from r1zero.eval.output import as_text, report_text, table, warnings
 from r1zero.eval.result import EvalResult
 from r1zero.eval.run import run_eval
 from r1zero.eval.tasks import EvalSettings
+
+_PLAIN: dict[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "str": str}
+"""The types of the settings that are one value, as `EvalSettings` spells them."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -78,6 +81,11 @@ def evaluate(
     unknown = settings.keys() - EvalSettings.__dataclass_fields__.keys()
     if unknown:
         raise UserError(f"evaluate: {', '.join(sorted(unknown))} is no setting of an evaluation: see EvalSettings")
+    for field in fields(EvalSettings):
+        value = k if field.name == "k" else settings.get(field.name)
+        wanted = _PLAIN.get(str(field.type).removesuffix(" | None"))
+        if value is not None and wanted is not None and not isinstance(value, wanted):
+            raise UserError(f"evaluate: {field.name} is a {field.type}, got {value!r:.80}")
     names = (suite,) if isinstance(suite, str) else tuple(suite)
     if problems is None:
         return _evaluate(EvalSettings(checkpoint=os.fspath(model), suite=names, k=k, **settings), say)

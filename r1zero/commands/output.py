@@ -67,12 +67,13 @@ class Bar:
 
     def update(self, name: str, done: int, total: int) -> None:
         if name not in self._tasks:
+            self._progress.start()
             self._tasks[name] = self._progress.add_task(name, total=total)
         self._progress.update(self._tasks[name], completed=done)
 
     def __enter__(self) -> Bar:
-        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if self._tasks:  # never begun, it would still print an empty line: an error is one line
+            self._progress.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -137,12 +138,19 @@ def checked(config: type[C], settings: Mapping[str, Any], overrides: Sequence[st
         namespace = parser.parse_args(list(overrides), namespace=parser.parse_object(deepcopy(dict(settings))))
         return config(**vars(parser.instantiate(namespace)))
     except (argparse.ArgumentError, TypeError, ValueError) as error:
-        raise UserError(f"{where}: {' '.join(str(error).split())}") from error
+        raise UserError(f"{where}: {_plainly(str(error))}") from error
+
+
+def _plainly(message: str) -> str:
+    """The parser's message on one line, without the names of its own and Python's machinery."""
+    message = re.sub(r'^Parser key "([^"]+)":', r"\1:", " ".join(message.split()))
+    return re.sub(r"<class '(\w+)'>", r"\1", message).replace("typing.Literal[", "Literal[")
 
 
 OFTEN_CHANGED = (
     *("model.path", "data.source", "template", "sampling.max_tokens", "sampling.temperature", "reward.terms"),
-    *("algorithm.prompts_per_step", "algorithm.group_size", "algorithm.loss", "algorithm.beta", "algorithm.clip_high"),
+    *("algorithm.prompts_per_step", "algorithm.group_size", "algorithm.loss", "algorithm.beta"),
+    *("algorithm.clip_low", "algorithm.clip_high"),
     *("batch_size", "epochs", "optimizer.lr", "optimizer.micro_batch_tokens", "engine.name", "eval.data.source"),
     *("eval.every", "run.name", "run.root", "run.steps", "run.seed", "run.checkpoint_every", "run.threads"),
 )

@@ -17,6 +17,9 @@ GivenProblem = Problem | Mapping[str, Any] | tuple[str, str]
 
 def write_problems(problems: Sequence[GivenProblem], path: Path) -> None:
     """Write `path` (.jsonl), a row a problem. Raises UserError for no problems and for one that cannot be written."""
+    given: Any = problems
+    if not hasattr(given, "__len__") or isinstance(given, str):
+        raise UserError(f"problems is a {type(given).__name__}: give a list of them")
     if not problems:
         raise UserError("problems is empty: give at least one")
     lines = []
@@ -38,6 +41,8 @@ def _row(given: GivenProblem, number: int) -> dict[str, Any]:
         row = {"id": f"problem-{number}", **given}
         if "problem" not in row and "prompt" in row:
             row["problem"] = row.pop("prompt")
+        if isinstance(row.get("answer"), int | float):
+            row["answer"] = str(row["answer"])
         if "problem" in row and ("answer" in row or "tests" in row):
             return row
     raise UserError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,8 @@ def train(
 def _config(given: str | os.PathLike[str] | StageConfig, settings: Mapping[str, Any]) -> StageConfig:
     if isinstance(given, str | os.PathLike):
         return recipe.load(os.fspath(given), settings=_nested(settings))
+    if not is_dataclass(given) or isinstance(given, type):
+        raise UserError(f"train: {given!r:.80} is no recipe: give its name, a YAML file or a config object")
     if not settings:
         return given
     return recipe.from_settings(merged(plain(given), _nested(settings)), (), "the config object")
@@ -178,6 +180,8 @@ def _file(data: DataConfig, path: Path) -> DataConfig:
 
 def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     """{"a.b": 1} as {"a": {"b": 1}}; what is nested already stays."""
+    if not isinstance(settings, Mapping) or not all(isinstance(key, str) for key in settings):
+        raise UserError(f'settings {settings!r:.80}: give a mapping such as {{"run.steps": 20}}')
     result: dict[str, Any] = {}
     for key, value in settings.items():
         for part in reversed(key.split(".")):

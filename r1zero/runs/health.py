@@ -27,6 +27,8 @@ BASELINE_STEPS = 5
 """A run's first steps, whose mean is what a later step is compared with."""
 MISMATCH_FLOOR = 0.01
 """Nats a token: less is rounding, however much it grew."""
+TIMEOUT_SHARE = 0.5
+"""Of one verifier's verdicts: a program of the model's may hang, half of them seldom do."""
 RECENT_STEPS = 3
 """Steps over which a reward's rise, an unpaid term's fall and KL before a spike are averaged."""
 
@@ -125,6 +127,13 @@ class Health:
             alarms["verifier"] = (
                 f"verifier term {name!r} failed on {max(errors.values()):.0%}: see the rollouts' reasons; a longer "
                 "reward.deadline_seconds or more reward.memory_gib helps where it was killed"
+            )
+        hung = {k: float(v) for k, v in metrics.items() if k.startswith("reward/") and k.endswith("/timeout")}
+        if hung and max(hung.values()) > TIMEOUT_SHARE:
+            name = max(hung, key=hung.__getitem__).split("/")[1]
+            alarms["timeouts"] = (
+                f"verifier term {name!r} was killed at its deadline on {max(hung.values()):.0%} of the completions: it "
+                "hangs, or needs a longer reward.deadline_seconds"
             )
         if value("optimizer/skipped") > 0:
             alarms["gradient"] = "the gradient was not finite: the step was skipped; lower optimizer.lr if it goes on"

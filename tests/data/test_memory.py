@@ -13,7 +13,7 @@ def test_every_way_to_give_a_problem_is_read_back_the_same(tmp_path: Path) -> No
     given: list[GivenProblem] = [
         Problem(id="a", prompt="1 + 1", answer="2", data={"level": 3}),
         ("2 + 2", "4"),
-        {"prompt": "3 + 3", "answer": "6", "tests": "assert x"},
+        {"prompt": "3 + 3", "answer": 6, "tests": "assert x"},
     ]
     write_problems(given, tmp_path / "new" / "p.jsonl")
     found = {p.id: p for p in load_problems(DataConfig(source=str(tmp_path / "new" / "p.jsonl")))}
@@ -28,6 +28,8 @@ def test_every_way_to_give_a_problem_is_read_back_the_same(tmp_path: Path) -> No
     ("given", "message"),
     [
         ([], "problems is empty"),
+        (5, "problems is a int: give a list"),
+        ("1 + 1", "problems is a str: give a list"),
         (["just text"], r"problems\[0\] is 'just text': give a Problem"),
         ([("1", "2"), {"problem": "x"}], r"problems\[1\]"),
         ([{"problem": "x", "answer": object()}], "cannot be written as JSON"),

@@ -16,6 +16,7 @@ WELL = {
     "dpo/chosen_logprob": -10.0,
     "dpo/rejected_logprob": -20.0,
     "reward/math/error": 0.0,
+    "reward/math/timeout": 0.0,
     "optimizer/skipped": 0.0,
 }
 
@@ -42,6 +43,7 @@ def test_a_healthy_step_raises_no_alarm() -> None:
         ("group/zero_variance", 0.96, "flat"),
         ("completion/truncated", 0.51, "truncated"),
         ("reward/math/error", 0.06, "verifier"),
+        ("reward/math/timeout", 0.51, "timeouts"),
         ("optimizer/skipped", 1.0, "gradient"),
     ],
 )

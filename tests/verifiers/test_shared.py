@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,20 @@ def test_verify_gives_the_verdict_of_the_named_verifier() -> None:
     assert r1zero.verify(r"so it is \boxed{1/3}", "0.5").outcome is Outcome.WRONG
     with pytest.raises(UserError, match="did you mean 'math'"):
         r1zero.verify("1", "1", "mth")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"completion": 5, "answer": "5"}, "completion 5 is a int, not text"),
+        ({"completion": "5", "answer": 5}, "answer 5 is a int, not text"),
+        ({"completion": "5", "answer": "5", "deadline_seconds": "x"}, "deadline_seconds must be a number above 0"),
+        ({"completion": "5", "answer": "5", "deadline_seconds": -1}, "deadline_seconds must be a number above 0"),
+    ],
+)
+def test_verify_refuses_what_is_not_text_and_a_deadline_that_is_none(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        r1zero.verify(**given)
 
 
 def test_a_verifier_that_hangs_is_a_timeout_and_the_next_call_works() -> None:

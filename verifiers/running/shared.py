@@ -78,6 +78,12 @@ def verify_many(
             + ("" if problems is None else f", {len(problems)} problems")
             + ": give one of each for every sample"
         )
+    for what, texts in (("completion", completions), ("answer", answers)):
+        for text in texts:
+            if not isinstance(text, str):
+                raise UserError(f"verify: {what} {text!r:.80} is a {type(text).__name__}, not text")
+    if deadline_seconds is not None and not (isinstance(deadline_seconds, int | float) and deadline_seconds > 0):
+        raise UserError(f"verify: deadline_seconds must be a number above 0, got {deadline_seconds!r:.80}")
     spec, pool = VerifierSpec(name=verifier, options=options), shared_pool()
     rows = zip(completions, answers, problems or [{}] * len(completions), strict=True)
     futures = [pool.submit(spec, _sample(*row), deadline_seconds) for row in rows]
