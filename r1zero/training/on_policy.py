@@ -103,8 +103,10 @@ def _prepared(config: C, *, make: Make) -> Prepared:
             f"algorithm.prompts_per_step={config.algorithm.prompts_per_step} cannot be split over "
             f"{world} processes: make it a multiple"
         )
-    inputs = prepare(config)
-    left_out = [f"{inputs.skipped} training prompts over the token limit are left out"] if inputs.skipped else []
+    inputs: Inputs = prepare(config)
+    left_out: list[str] = (
+        [f"{inputs.skipped} training prompts over the token limit are left out"] if inputs.skipped else []
+    )
     return Prepared(
         steps=config.run.steps,
         manifest=_manifest(config, inputs),
