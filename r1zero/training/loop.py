@@ -26,6 +26,7 @@ from r1zero.config import DPOConfig, GRPOConfig, PPOConfig, RewardModelConfig, S
 from r1zero.rollout.weights import named_weights
 from r1zero.runs.checkpoint import load_trainer_state, prune, save_checkpoint, step_of
 from r1zero.runs.folder import RunFolder
+from r1zero.runs.library_log import library_log
 from r1zero.runs.resume import complete, find_run
 from r1zero.runs.signals import stop_requests
 from r1zero.runs.threads import trainer_threads
@@ -56,7 +57,8 @@ def train(config: C, prepare: Callable[[C], Prepared], *, resume: bool) -> Path:
     try:
         for note in prepared.notes:
             say(note, style="yellow")
-        with prepared.start(folder, checkpoint) as stage:
+        log = library_log(folder.path if everyone.is_main_process else None)
+        with log, prepared.start(folder, checkpoint) as stage:
             whole = dataclasses.replace(config, run=dataclasses.replace(config.run, steps=prepared.steps))
             return Loop(stage, whole, prepared, folder, checkpoint).go()
     finally:
