@@ -104,15 +104,15 @@ def _prepared(config: C, *, make: Make) -> Prepared:
             f"{world} processes: make it a multiple"
         )
     inputs: Inputs = prepare(config)
-    left_out: list[str] = (
-        [f"{inputs.skipped} training prompts over the token limit are left out"] if inputs.skipped else []
-    )
+    notes: list[str] = list(inputs.notes)
+    if inputs.skipped:
+        notes.append(f"{inputs.skipped} training prompts over the token limit are left out")
     return Prepared(
         steps=config.run.steps,
         manifest=_manifest(config, inputs),
         start=partial(_started, config, inputs, make),
         eval_every=config.eval.every,
-        notes=[*inputs.notes, *left_out],
+        notes=notes,
     )
 
 
