@@ -11,6 +11,9 @@ C, W, T = Outcome.CORRECT, Outcome.WRONG, Outcome.TRUNCATED
 
 # What each text says of the answer 12, had it been cut there.
 TEXTS = [
+    # Of a real 135M model: a line that ends in "the final answer" is half a sentence, and what follows is reasoning.
+    ("3. combining the factors to get the final answer\n\nThe only way is that the order does not matter.\n", T),
+    ("We add.\n\n**Final Answer**\n\n12\n", C),
     # A closed tag, a complete box, a marker with a whole sentence.
     ("<think>3 times 4</think> <answer>12</answer>", C),
     ("<think>3 times 4</think> <answer>13</answer>", W),

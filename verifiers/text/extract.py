@@ -239,6 +239,8 @@ def _marker(text: str) -> Extraction | None:
         if text[after : after + 1] == "?" or (kind == "said" and is_denied(text[max(line, start - 80) : start], "")):
             denied = True  # "the wrong answer is 5", "is the answer 5?"
             continue
+        # "...to get the final answer" at a line's end is half a sentence, not a heading.
+        midway = kind == "head" and _LEAD.fullmatch(text, line, start) is None
         # "Final Answer: The final answer is 5" is one mark in two parts.
         while marks and _LEAD.fullmatch(text, marks[-1][2], max(marks[-1][2], start)):
             _, start, _ = marks.pop()
@@ -253,7 +255,7 @@ def _marker(text: str) -> Extraction | None:
             return Extraction(f"{candidate} or {other}", rule="marker")
         # "A: 2." may go on as 2.5; a sentence that says what it gives is taken at its full stop.
         half = kind in ("line", "hash") and text[after:] == "." and candidate[-1:].isdigit()
-        tentative = half or kind == "so" or _TENTATIVE.search(text, start, end) is not None
+        tentative = half or midway or kind == "so" or _TENTATIVE.search(text, start, end) is not None
         return Extraction(candidate, rule="marker", shorter=shorter(candidate), end=None if tentative else after)
     return Extraction(None, rule="marker", reason="the answer is denied or asked for") if denied else None
 
