@@ -1,4 +1,4 @@
-"""CPU threads shared out between the runs of one machine.
+"""CPU threads of the runs of one machine: who else runs here, and what to set.
 
 Two runs that each take every core slow each other far more than twofold: torch's threads wait for one another, and one
 that is not scheduled holds up all. Each run keeps a locked file in the machine's temporary folder; the system frees the
@@ -25,21 +25,20 @@ def available_cores() -> int:
 
 
 def trainer_threads(asked: int, folder: Path | None = None) -> tuple[int, str]:
-    """`(threads, note)` for a run that starts now: `asked` where it is set, else the cores shared among the runs alive.
+    """`(threads, note)` for a run that starts now: `asked` where it is set, else every core.
 
-    A run that is alone gets every core and an empty note; else the note says what was done and what to set. Runs that
-    were there before keep what they have. folder: where runs sign in (default: one of this user's in the temporary
-    folder); one that cannot be written to means no sharing.
+    Where other runs are under way the note says what to set; else it is empty. The number itself does not depend on
+    them: another number adds floats in another order, and a resumed run would not be the same run. folder: where runs
+    sign in (default: one of this user's in the temporary folder); one that cannot be written to means no note.
     """
     cores = available_cores()
     others = _sign_in(folder or Path(tempfile.gettempdir()) / f"r1zero-runs-{os.getuid()}")
     if asked or not others:
         return asked or cores, ""
-    threads = max(cores // (others + 1), 1)
-    return threads, (
-        f"{others} other run{'s are' if others > 1 else ' is'} under way on this machine: this one takes {threads} of "
-        f"{cores} threads (--run.threads N sets it); the others slow down less if they are resumed with --run.threads "
-        f"{threads}"
+    share = max(cores // (others + 1), 1)
+    return cores, (
+        f"{others} other run{'s are' if others > 1 else ' is'} under way on this machine: runs that each take all "
+        f"{cores} cores slow one another far more than twofold; start them with --run.threads {share}"
     )
 
 

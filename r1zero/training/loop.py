@@ -29,7 +29,7 @@ from r1zero.runs.folder import RunFolder
 from r1zero.runs.library_log import library_log
 from r1zero.runs.resume import complete, find_run
 from r1zero.runs.signals import stop_requests
-from r1zero.runs.threads import trainer_threads
+from r1zero.runs.threads import available_cores, trainer_threads
 from r1zero.runs.tracking import Tracker, processes, say
 from r1zero.training.stage import Prepared, Stage
 
@@ -183,9 +183,10 @@ class Loop:
 
 
 def set_threads(accelerator: Accelerator, threads: int) -> None:
-    """Threads of torch on a CPU (0: the cores, shared with other runs), set after an engine may have set its own."""
+    """Threads of torch on a CPU (0: every core), set after an engine may have set its own."""
     if accelerator.device.type == "cpu":
-        count, note = trainer_threads(threads)
+        # The processes of one run are one run.
+        count, note = trainer_threads(threads) if accelerator.is_main_process else (threads or available_cores(), "")
         torch.set_num_threads(count)
         if note:
             say(note, style="yellow")

@@ -10,12 +10,12 @@ def test_verl_gets_a_score_and_what_happened() -> None:
     compute_score = verl_score("math")
     right = compute_score(data_source="x", solution_str=r"\boxed{1/2}", ground_truth="0.5", extra_info={"index": 3})
     assert right == {"score": 1.0, "acc": 1.0, "outcome": "correct"}
-    hung = verl_score("tests.hostile_verifiers:hostile", no_reward=-0.5, deadline_seconds=0.5)
+    hung = verl_score("tests.hanging_verifiers:hanging", no_reward=-0.5, deadline_seconds=0.5)
     assert hung("x", "spin", "1", None) == {"score": -0.5, "acc": 0.0, "outcome": "timeout"}
 
 
 def test_openrlhf_gets_tensors_and_is_told_which_rewards_are_missing() -> None:
-    reward_func = openrlhf_reward("tests.hostile_verifiers:hostile", deadline_seconds=0.5)
+    reward_func = openrlhf_reward("tests.hanging_verifiers:hanging", deadline_seconds=0.5)
     found = reward_func(["ask: ok", "ask: raise no"], ["ask: ", "ask: "], ["", ""])
     assert found["rewards"].tolist() == [1.0, 0.0]
     assert found["scores"].tolist() == [1.0, 0.0]

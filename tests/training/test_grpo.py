@@ -307,7 +307,8 @@ def test_one_and_two_processes_have_the_same_gradient_and_metrics(parallel: str,
 def test_a_run_on_two_processes_keeps_the_rollouts_of_both_and_resumes_to_the_bit(parallel: str) -> None:
     whole, resumed = (figures(Path(f"{parallel}.runs") / name) for name in ("whole", "resumed"))
     assert [row["step"] for row in whole] == [0, 1, 2, 3, 4]
-    assert len({row["policy/loss"] for row in whole[1:]}) == 4
+    # Not the loss, which is 0 but for rounding where the policy has just sampled: two steps may round alike.
+    assert len({row["optimizer/grad_norm"] for row in whole[1:]}) == 4
     assert resumed == whole
     rollouts = read_rollouts(Path(f"{parallel}.runs") / "whole" / "rollouts" / "step-000004.jsonl.zst")
     assert len(rollouts) == 16

@@ -37,7 +37,7 @@ def test_verify_refuses_what_is_not_text_and_a_deadline_that_is_none(given: dict
 
 
 def test_a_verifier_that_hangs_is_a_timeout_and_the_next_call_works() -> None:
-    hung = r1zero.verify("spin", "1", "tests.hostile_verifiers:hostile", deadline_seconds=0.3)
+    hung = r1zero.verify("spin", "1", "tests.hanging_verifiers:hanging", deadline_seconds=0.3)
     assert hung.outcome is Outcome.TIMEOUT
     assert r1zero.verify(r"\boxed{1}", "1").correct
 
