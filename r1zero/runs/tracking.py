@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -77,29 +76,6 @@ class Tracker:
             return
         self._folder.log({"step": step, **metrics})
         self._accelerator.log({k: v for k, v in metrics.items() if isinstance(v, int | float)}, step=step)
-
-    def line(self, step: int, metrics: Mapping[str, float]) -> None:
-        """The figures of GRPO and PPO that matter, on one line."""
-        scores = [(key.split("/")[1], key, "{:.3f}") for key in metrics if key.endswith("/score")]
-        shown = [
-            ("reward", "reward/mean", "{:.3f}"),
-            ("accuracy", "reward/accuracy", "{:.3f}"),
-            *scores,
-            ("length", "completion/tokens_mean", "{:.0f}"),
-            ("cut", "completion/truncated", "{:.1%}"),
-            ("flat", "group/zero_variance", "{:.0%}"),
-            ("entropy", "policy/entropy", "{:.3f}"),
-            ("kl", "policy/kl", "{:.4f}"),
-            ("mismatch", "mismatch/mean_abs", "{:.1e}"),
-            ("grad", "optimizer/grad_norm", "{:.2f}"),
-        ]
-        # A step without a training batch has no entropy: what was not measured is left out.
-        figures = [
-            f"{name} {form.format(metrics[key])}"
-            for name, key, form in shown
-            if key in metrics and not math.isnan(metrics[key])
-        ]
-        self.show(step, figures, metrics["time/step"])
 
     def show(self, step: int, figures: Sequence[str], seconds: float) -> None:
         """A step's `figures` on one line, with the step's time and the time left."""

@@ -5,6 +5,7 @@ The algorithms are `grpo.py` and `ppo.py` on `policy_gradient.py`, which knows n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -206,7 +207,9 @@ class OnPolicyStage(Stage):
             "mismatch": ("mismatch/mean_abs", ".1e"),
             "grad": ("optimizer/grad_norm", ".2f"),
         }
-        return [f"{name} {format(metrics[key], form)}" for name, (key, form) in shown.items() if key in metrics]
+        # A step without a training batch has no entropy: what was not measured is left out.
+        there = {name: (metrics.get(key, math.nan), form) for name, (key, form) in shown.items()}
+        return [f"{name} {format(value, form)}" for name, (value, form) in there.items() if not math.isnan(value)]
 
     def alarms(self, step: int, metrics: Mapping[str, float]) -> dict[str, str]:
         """What the mismatch guard and the health alarms found."""
