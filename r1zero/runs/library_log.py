@@ -25,14 +25,17 @@ def library_log(folder: Path | None) -> Iterator[None]:
     before = {}
     for name in LIBRARIES:
         logger = logging.getLogger(name)
-        before[name] = (list(logger.handlers), logger.propagate)
+        before[name] = (list(logger.handlers), logger.propagate, logger.level)
         logger.handlers, logger.propagate = [handler], False
+        # A library that was imported before may have put its own level higher; warnings are what the file is for.
+        logger.setLevel(min(logger.getEffectiveLevel(), logging.WARNING))
     logging.captureWarnings(True)
     try:
         yield
     finally:
         logging.captureWarnings(False)
-        for name, (handlers, propagate) in before.items():
+        for name, (handlers, propagate, level) in before.items():
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)
         handler.close()

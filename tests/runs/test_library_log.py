@@ -27,6 +27,19 @@ def test_log_records_and_warnings_go_to_the_file_and_loggers_are_put_back(
     assert logging.getLogger("vllm").handlers == before
 
 
+def test_a_level_that_a_library_set_for_itself_does_not_keep_warnings_out(tmp_path: Path) -> None:
+    parent = logging.getLogger("vllm")
+    level = parent.level
+    parent.setLevel(logging.CRITICAL)  # what vLLM does when it was imported with VLLM_LOGGING_LEVEL=CRITICAL
+    try:
+        with library_log(tmp_path):
+            logging.getLogger("vllm.engine").warning("a request was preempted")
+        assert "a request was preempted" in (tmp_path / FILE).read_text()
+        assert parent.level == logging.CRITICAL
+    finally:
+        parent.setLevel(level)
+
+
 def test_a_quiet_run_leaves_no_file(tmp_path: Path) -> None:
     with library_log(tmp_path):
         pass
