@@ -27,22 +27,17 @@ the `*` is taken from `Sample` by name; what stands after it is an option that a
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
+from r1zero.data.plugins import Plugins
 from r1zero.data.records import FinishReason, Problem
 from r1zero.data.verdict import Outcome, Verdict
-from r1zero.errors import UserError, unknown_name
 from r1zero.verifiers.text.cut import has_closed_fence
 from r1zero.verifiers.text.extract import CUT, is_committed
-
-ENTRY_POINT_GROUP = "r1zero.verifiers"
 
 Judges = Literal["answer", "format", "shaping"]
 """What a verifier judges: the answer; the form it stands in, whatever it says; or length, language, repetition and the
@@ -85,6 +80,11 @@ class Verifier:
     """Modules that workers import before they take up a sample: slow imports that are not to cost a deadline."""
     judges: Judges = "answer"
 
+    @property
+    def code(self) -> Callable[..., Verdict]:
+        """The function, as a table of plugins asks for it."""
+        return self.function
+
     def __call__(self, sample: Sample, options: Mapping[str, Any] | None = None) -> Verdict:
         """The verdict on `sample`, timed. What the function raises propagates; the pool turns it into `error`.
 
@@ -119,17 +119,6 @@ class VerifierSpec:
         return VerifierSpec(name=problem.verifier, options=problem.verifier_options) if problem.verifier else self
 
 
-_registry: dict[str, Verifier] = {}
-
-
-class NameTakenError(ValueError):
-    """Two verifiers want one name."""
-
-    def __init__(self, name: str, owner: str) -> None:
-        super().__init__(f"verifier name {name!r} is taken by {owner}: choose another")
-        self.name = name
-
-
 def register(
     name: str, *, example: Sample | None = None, preload: tuple[str, ...] = (), judges: Judges = "answer"
 ) -> Callable[[Callable[..., Verdict]], Callable[..., Verdict]]:
@@ -141,10 +130,7 @@ def register(
     """
 
     def decorate(function: Callable[..., Verdict]) -> Callable[..., Verdict]:
-        known = _registry.get(name)
-        if known is not None and _identity(known.function) != _identity(function):
-            raise NameTakenError(name, _identity(known.function))
-        _registry[name] = replace(describe(name, function), example=example, preload=preload, judges=judges)
+        PLUGINS.add(name, replace(describe(name, function), example=example, preload=preload, judges=judges))
         return function
 
     return decorate
@@ -168,114 +154,16 @@ def describe(name: str, function: Callable[..., Verdict]) -> Verifier:
     return Verifier(name=name, function=function, inputs=tuple(inputs), options=options)
 
 
-def _identity(function: Callable[..., Verdict]) -> str:
-    return f"{function.__module__}:{function.__qualname__}"
-
-
-def get(name: str) -> Verifier:
-    """The verifier registered as `name`, or named `package.module:function`.
-
-    Raises UserError with the near names, or with what kept the plugin of that name from being imported.
-    """
-    load_plugins()
-    if name in _broken:
-        raise UserError(f"verifier {name!r} cannot be used: {_broken[name]}")
-    if name in _registry:
-        return _registry[name]
-    if ":" in name:
-        return _imported(name)
-    error = unknown_name("verifier", name, _registry)
-    raise UserError(f"{error}; one that is not installed is named module:function")
-
-
-def _imported(name: str) -> Verifier:
-    """The verifier named `package.module:function`."""
-    module_name, _, attribute = name.partition(":")
-    try:
-        function = getattr(importlib.import_module(module_name), attribute)
-    except Exception as error:  # whatever a user's module does at import is theirs to read, on one line
-        raise UserError(f"verifier {name!r} cannot be imported: {type(error).__name__}: {error}") from error
-    for verifier in _registry.values():
-        if verifier.function is function:
-            return verifier
-    try:
-        return describe(name, function)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{name!r} is no verifier: {error}") from error
+PLUGINS = Plugins(
+    "verifier",
+    group="r1zero.verifiers",
+    builtin="r1zero.verifiers.builtin",
+    describe=describe,
+    named="module:function",
+)
+get, names, broken, load_plugins = PLUGINS.get, PLUGINS.names, PLUGINS.broken, PLUGINS.load
 
 
 def resolve(spec: VerifierSpec) -> Verifier:
-    """The verifier of `spec`, after checking its options. Raises UserError for an unknown option or a value of another
-    kind than its default."""
-    verifier = get(spec.name)
-    for option, value in spec.options.items():
-        if option not in verifier.options:
-            raise unknown_name(f"option of verifier {spec.name!r}", option, verifier.options)
-        default = verifier.options[option]
-        if not same_kind(value, default):
-            raise UserError(
-                f"option {option!r} of verifier {spec.name!r} is {value!r}, which is no {type(default).__name__} "
-                f"(its default is {default!r})"
-            )
-    return verifier
-
-
-def same_kind(value: object, default: object) -> bool:
-    """Whether `value` may stand where `default` does. YAML writes 1 for 1.0 and knows lists only."""
-    if default is None:
-        return True
-    if isinstance(default, float):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if isinstance(default, list | tuple):
-        return isinstance(value, list | tuple)
-    if isinstance(default, int) and not isinstance(default, bool):
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, type(default))
-
-
-def names() -> list[str]:
-    """All registered names that can be used, built-in and plugin, sorted."""
-    load_plugins()
-    return sorted(_registry.keys() - _broken.keys())
-
-
-def broken() -> dict[str, str]:
-    """Plugins that cannot be used, by name: why not."""
-    load_plugins()
-    return dict(_broken)
-
-
-_broken: dict[str, str] = {}
-_plugins: Literal["unread", "reading", "read"] = "unread"
-_reading = threading.RLock()
-
-
-def load_plugins() -> None:
-    """Import the built-ins and every installed plugin, once.
-
-    A plugin that fails to import, or that wants a name that is taken, breaks nobody else: its name is kept in `broken`,
-    and using that name raises the reason. A name that two want is then nobody's, so that none is taken for the other.
-    """
-    global _plugins
-    if _plugins == "read":
-        return
-    with _reading:
-        if _plugins != "unread":  # "reading": called by a plugin's own import, which has the built-ins by now
-            return
-        importlib.import_module("r1zero.verifiers.builtin")
-        _plugins = "reading"
-        for entry in entry_points(group=ENTRY_POINT_GROUP):
-            _load_plugin(entry)
-        _plugins = "read"
-
-
-def _load_plugin(entry: EntryPoint) -> None:
-    try:
-        loaded = entry.load()
-        # An entry point may name a decorated function, or a module whose import registers several.
-        if callable(loaded) and all(verifier.function is not loaded for verifier in _registry.values()):
-            register(entry.name)(loaded)
-    except NameTakenError as error:
-        _broken[error.name] = f"plugin {entry.value}: {error}"
-    except Exception as error:  # noqa: BLE001  it runs a stranger's code, and any failure of it is kept and named
-        _broken[entry.name] = f"plugin {entry.value} cannot be imported: {type(error).__name__}: {error}"
+    """The verifier of `spec`. Raises UserError for an unknown one, an unknown option, or a value of another kind."""
+    return PLUGINS.resolve(spec.name, spec.options)

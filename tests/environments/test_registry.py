@@ -20,7 +20,7 @@ def test_environments_are_found_by_name_and_by_module() -> None:
     assert get("tests.some_environments:Guess") is get("guess")
     with pytest.raises(UserError, match=r"unknown environment 'tool': did you mean 'tools'"):
         get("tool")
-    with pytest.raises(UserError, match="cannot be used: ModuleNotFoundError"):
+    with pytest.raises(UserError, match="cannot be imported: ModuleNotFoundError"):
         get("no_such_module:Thing")
 
 
@@ -50,12 +50,14 @@ def test_a_name_is_taken_once_and_a_parameter_must_be_an_option() -> None:
 def test_a_plugin_that_fails_keeps_its_reason_and_one_that_works_is_found_by_its_entry_s_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
-    monkeypatch.setattr(registry, "_broken", {})
+    monkeypatch.setattr(registry.PLUGINS, "known", dict(registry.PLUGINS.known))
+    monkeypatch.setattr(registry.PLUGINS, "failed", {})
     for name, value in {"gone": "no_such_module:Thing", "endless": "tests.some_environments:Endless"}.items():
-        registry._load_plugin(EntryPoint(name=name, value=value, group=registry.ENTRY_POINT_GROUP))
+        registry.PLUGINS.load_entry(EntryPoint(name=name, value=value, group=registry.PLUGINS.group))
     assert get("endless").options["role"] == "user"
-    with pytest.raises(UserError, match=r"'gone' cannot be used: plugin no_such_module:Thing: ModuleNotFoundError"):
+    with pytest.raises(
+        UserError, match=r"'gone' cannot be used: plugin no_such_module:Thing cannot be imported"
+    ):
         get("gone")
     assert "gone" not in names()
 

@@ -21,8 +21,8 @@ def word(completion: str, answer: str, *, ignore_case: bool = False, limit: floa
 @pytest.fixture(autouse=True)
 def _clean_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     names()
-    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
-    monkeypatch.setattr(registry, "_broken", dict(registry._broken))
+    monkeypatch.setattr(registry.PLUGINS, "known", dict(registry.PLUGINS.known))
+    monkeypatch.setattr(registry.PLUGINS, "failed", dict(registry.PLUGINS.failed))
 
 
 def test_a_verifier_takes_what_it_names_and_its_options_have_defaults() -> None:
@@ -117,7 +117,7 @@ def test_scores_default_by_outcome_and_stay_in_range() -> None:
 
 
 def plugin(name: str, value: str) -> EntryPoint:
-    return EntryPoint(name=name, value=value, group=registry.ENTRY_POINT_GROUP)
+    return EntryPoint(name=name, value=value, group=registry.PLUGINS.group)
 
 
 def test_a_plugin_that_cannot_be_imported_is_named_and_costs_only_itself(
@@ -125,7 +125,7 @@ def test_a_plugin_that_cannot_be_imported_is_named_and_costs_only_itself(
 ) -> None:
     (tmp_path / "broken_plugin.py").write_text("import no_such_dependency\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry._load_plugin(plugin("broken", "broken_plugin:f"))
+    registry.PLUGINS.load_entry(plugin("broken", "broken_plugin:f"))
     with pytest.raises(UserError, match=r"'broken' cannot be used: plugin broken_plugin:f.*no_such_dependency"):
         get("broken")
     assert "broken" in registry.broken()
@@ -138,7 +138,7 @@ def test_a_name_that_a_plugin_and_a_built_in_want_is_nobodys(monkeypatch: pytest
         "def f(completion: str) -> Verdict:\n    return Verdict(Outcome.CORRECT)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry._load_plugin(plugin("answer_tags", "greedy_plugin:f"))
+    registry.PLUGINS.load_entry(plugin("answer_tags", "greedy_plugin:f"))
     with pytest.raises(UserError, match=r"'answer_tags' cannot be used: plugin greedy_plugin:f: .*is taken by"):
         get("answer_tags")
     assert "answer_tags" not in names()
@@ -153,7 +153,7 @@ def test_an_entry_point_may_name_a_plain_function_or_a_module(monkeypatch: pytes
         "def second(completion: str) -> Verdict:\n    return Verdict(Outcome.CORRECT)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry._load_plugin(plugin("good_first", "good_plugin:plain"))
-    registry._load_plugin(plugin("good", "good_plugin"))
+    registry.PLUGINS.load_entry(plugin("good_first", "good_plugin:plain"))
+    registry.PLUGINS.load_entry(plugin("good", "good_plugin"))
     assert {"good_first", "good_second"} <= set(names())
     assert "good" not in names()
