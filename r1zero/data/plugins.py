@@ -91,7 +91,7 @@ class Plugins(Generic[P]):
             raise UserError(f"{name!r} is no {self.kind}: {error}") from error
 
     def resolve(self, name: str, options: Mapping[str, Any]) -> P:
-        """`get(name)`, its options checked: UserError for an unknown one or a value of another kind than the default."""
+        """`get(name)`, options checked: UserError for an unknown one or a value of another kind than the default."""
         one = self.get(name)
         for option, value in options.items():
             if option not in one.options:

@@ -55,9 +55,7 @@ def test_a_plugin_that_fails_keeps_its_reason_and_one_that_works_is_found_by_its
     for name, value in {"gone": "no_such_module:Thing", "endless": "tests.some_environments:Endless"}.items():
         registry.PLUGINS.load_entry(EntryPoint(name=name, value=value, group=registry.PLUGINS.group))
     assert get("endless").options["role"] == "user"
-    with pytest.raises(
-        UserError, match=r"'gone' cannot be used: plugin no_such_module:Thing cannot be imported"
-    ):
+    with pytest.raises(UserError, match=r"'gone' cannot be used: plugin no_such_module:Thing cannot be imported"):
         get("gone")
     assert "gone" not in names()
 
