@@ -19,7 +19,7 @@ CKPT ?= $(error say which checkpoint: make eval CKPT=runs/NAME/checkpoints/step-
 SUITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train-r1zero train-r1 sft reward-model ppo dpo test test-fast lint types format check eval bench doctor clean distclean
+.PHONY: help setup train-r1zero train-r1 sft reward-model ppo dpo test test-fast lint types format check eval bench picture doctor clean distclean
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -90,6 +90,11 @@ eval: ## score a checkpoint: make eval CKPT=FOLDER SUITE=math500,aime2024 (no SU
 
 bench: $(READY) ## what a step costs: training phase, how it grows, step, logprobs, rollouts; TRL=FOLDER that holds TRL puts it beside
 	for bench in train scaling "step $(if $(TRL),--trl $(TRL))" logprobs rollout; do set -- $$bench; name=$$1; shift; $(BIN)/python tests/bench/bench_$$name.py "$$@" || exit 1; done
+
+RUN ?= runs/tiny-cpu
+picture: $(READY) ## README's picture: the report of a run (RUN=FOLDER) in headless Chromium
+	@sh .ci/install-chromium
+	PYTHONPATH=. $(BIN)/python -m tests.report.picture $(RUN)
 
 doctor: $(READY) ## what is installed, what will be used, what is wrong and how to mend it
 	$(BIN)/r1zero doctor
