@@ -21,6 +21,7 @@ from r1zero.config import OutcomePolicy, RewardConfig, RewardModelTerm, RewardTe
 from r1zero.data.records import Completion, Problem
 from r1zero.errors import UserError
 from r1zero.verifiers import Outcome, Sample, Verdict, VerifierPool, VerifierSpec, resolve
+from r1zero.verifiers.running.by_value import NAME as BY_VALUE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +135,15 @@ class Rewarder:
             if reasons.total() > self.config.max_error_share * len(its):
                 reason, count = reasons.most_common(1)[0]
                 raise UserError(
-                    f"verifier {verifier!r} (reward term {name!r}) failed on {reasons.total()} of {len(its)} "
+                    f"{_who(verifier, name)} failed on {reasons.total()} of {len(its)} "
                     f"completions, more than reward.max_error_share={self.config.max_error_share:g}; "
                     f"the commonest reason ({count} times): {reason}"
                 )
+
+
+def _who(verifier: str, term: str) -> str:
+    """A verifier in an error; a function given from Python is known to its author by its own name only."""
+    return f"reward function {term!r}" if verifier == BY_VALUE else f"verifier {verifier!r} (reward term {term!r})"
 
 
 def check_verifiers(problems: Iterable[Problem]) -> None:

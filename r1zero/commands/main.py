@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import sys
 from collections.abc import Sequence
 
@@ -51,6 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"r1zero: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -67,6 +72,7 @@ def _dispatch(argv: list[str]) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     arguments.rest, arguments.parser = rest, parser
     code: int = arguments.run(arguments)
+    sys.stdout.flush()
     return code
 
 

@@ -7,10 +7,12 @@ import inspect
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r1zero.data.verdict import Outcome
 from r1zero.errors import UserError, at_least
 from r1zero.verifiers.registry import Verifier, VerifierSpec, broken, get, names, resolve
 
@@ -128,7 +130,18 @@ def audit_file(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         write_json(result, arguments.json)
         print(f"every verdict: {arguments.json}")
-    return 0
+    return 1 if _only_errors(result) else 0
+
+
+def _only_errors(result: Audit) -> bool:
+    """Whether some verifier could judge no row at all; says which, and why, on stderr."""
+    broken = False
+    for name, judged in result.judged.items():
+        if judged and all(one.verdict.outcome is Outcome.ERROR for one in judged):
+            reason, count = Counter(one.verdict.reason for one in judged).most_common(1)[0]
+            print(f"r1zero: {name} judged none of {len(judged)} rows; {count} times: {reason}", file=sys.stderr)
+            broken = True
+    return broken
 
 
 def _print_audit(result: Audit, show: int) -> None:

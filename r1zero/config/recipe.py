@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -144,6 +145,10 @@ def checked(config: type[C], settings: Mapping[str, Any], overrides: Sequence[st
 def _plainly(message: str) -> str:
     """The parser's message on one line, without the names of its own and Python's machinery."""
     message = re.sub(r'^Parser key "([^"]+)":', r"\1:", " ".join(message.split()))
+    if entry := re.search(r"^(\S+): .*class_path '([\w.]+)': Option '([^']+)' is not accepted", message):
+        key, path, option = entry.groups()  # of a list's entry, such as one of reward.terms
+        fields = dataclasses.fields(getattr(sys.modules[path.rpartition(".")[0]], path.rpartition(".")[2]))
+        return str(unknown_name(f"setting in {key}", option, (one.name for one in fields)))
     return re.sub(r"<class '(\w+)'>", r"\1", message).replace("typing.Literal[", "Literal[")
 
 

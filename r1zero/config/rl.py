@@ -41,7 +41,8 @@ class PolicyGradientConfig:
     clip_low: float | None = None
     clip_high: float | None = None
     """Ratio kept within [1 - clip_low, 1 + clip_high]. None: the loss's own paper's: clip 0.2 and 0.2, gspo 3e-4 and
-    4e-4 (its ratio is a mean over tokens: 0.2 would never bind), cispo open below and 0.2."""
+    4e-4 (its ratio is a mean over tokens: 0.2 would never bind), cispo open below and 0.2. clip_low of 1 or more leaves
+    it open below (R1-Zero's paper: 10)."""
     dual_clip: float = 0.0
     """Bound c > 1 on the surrogate where the advantage is negative (arXiv 1912.09729); 0: off."""
     beta: float = 0.0

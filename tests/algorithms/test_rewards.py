@@ -12,6 +12,7 @@ from r1zero.config import RewardConfig, RewardModelTerm, RewardTerm
 from r1zero.data.records import Completion, Problem
 from r1zero.errors import UserError
 from r1zero.verifiers import Outcome, Sample, Verdict, VerifierPool, VerifierSpec
+from r1zero.verifiers.running.by_value import NAME
 
 CORRECT = Verdict(Outcome.CORRECT)
 WRONG = Verdict(Outcome.WRONG)
@@ -256,6 +257,13 @@ def test_one_broken_verifier_of_a_mixed_run_is_named_though_the_others_judge() -
     pending = [rewarder.submit(problem, "q", completion("x")) for problem in problems]
     with pytest.raises(UserError, match=r"verifier 'code' .* failed on 1 of 1"):
         rewarder.collect(pending)
+
+
+def test_a_function_given_from_python_is_named_as_its_author_knows_it() -> None:
+    term = RewardTerm(verifier=NAME, name="my_reward")
+    rewarder = Rewarder(RewardConfig(terms=[term]), ScriptedPool({NAME: [ERROR, ERROR]}))
+    with pytest.raises(UserError, match=r"^reward function 'my_reward' failed on 1 of 1"):
+        rewarder.collect([rewarder.submit(Problem(id="1", prompt="q"), "q", completion("x"))])
 
 
 def test_a_verifier_that_a_problem_names_and_nobody_has_is_refused_by_problem() -> None:

@@ -71,6 +71,14 @@ def test_a_timeout_or_an_error_is_neither_right_nor_a_false_negative(
     assert figures["no_verdict"] == 2
 
 
+def test_a_verifier_that_could_judge_no_row_is_exit_code_1_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "rows.jsonl", [{"output": "so it is 4"}])
+    assert run_cli("audit", str(path), "--verifier", "math", "--workers", "1") == 1
+    assert "math judged none of 1 rows; 1 times:" in capsys.readouterr().err
+
+
 def test_the_rows_on_which_verifiers_disagree_are_found(tmp_path: Path, pool: VerifierPool) -> None:
     specs = [VerifierSpec(name="choice"), VerifierSpec(name="answer_tags")]
     result = audit(read_rows(write(tmp_path / "rows.jsonl", ROWS)), specs, pool)

@@ -117,6 +117,13 @@ def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixtur
     assert "r1zero" in capsys.readouterr().out
 
 
+def test_a_reader_that_has_seen_enough_ends_a_command_without_a_traceback() -> None:
+    line = f"{sys.executable} -m r1zero verifiers list | head -1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, check=False)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
 def start(model: str, root: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [
         sys.executable,

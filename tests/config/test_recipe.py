@@ -38,6 +38,7 @@ def test_an_override_beats_the_recipe_and_the_recipe_the_default() -> None:
         (["--algorithm.minibatches", "7"], "does not divide"),
         (["--reward.on_error", "score"], "an error is ours"),
         (["--data.options.a.b", "4"], "reaches too deep"),
+        (["--reward.terms", "[{verifier: math, wieght: 1}]"], r"in reward.terms 'wieght': did you mean 'weight'"),
     ],
 )
 def test_a_wrong_setting_is_named(overrides: list[str], message: str) -> None:
