@@ -132,6 +132,20 @@ def revive_due(fleet: Fleet, revive: Revive) -> None:
         list(pool.map(ask, due))
 
 
+def _wait_for_one(
+    fleet: Fleet, avoid: str | None, stop: threading.Event, patience_seconds: float, tick_seconds: float
+) -> tuple[str, int]:
+    """A server to send to and its version. Raises UserError where none is fit for too long."""
+    began = time.monotonic()
+    while not stop.is_set():
+        if (taken := fleet.take(avoid)) is not None:
+            return taken
+        if time.monotonic() - began > patience_seconds:
+            raise UserError(f"no rollout server has answered for {patience_seconds:g} s: start one again")
+        stop.wait(tick_seconds)
+    raise ServerLostError("the run has ended")
+
+
 def deal(
     requests: Sequence[R],
     fleet: Fleet,
@@ -153,7 +167,7 @@ def deal(
     def until_done(request: R) -> A:
         last, avoid = "", None
         for _ in range(attempts):
-            url, version = wait(avoid)
+            url, version = _wait_for_one(fleet, avoid, stop, patience_seconds, tick_seconds / 4)
             try:
                 answer = send(url, version, request)
             except ServerLostError as error:
@@ -166,16 +180,6 @@ def deal(
             fleet.done(url)
             return answer
         raise RuntimeError(f"a request has failed {attempts} times, last: {last}")
-
-    def wait(avoid: str | None) -> tuple[str, int]:
-        began = time.monotonic()
-        while not stop.is_set():
-            if (taken := fleet.take(avoid)) is not None:
-                return taken
-            if time.monotonic() - began > patience_seconds:
-                raise UserError(f"no rollout server has answered for {patience_seconds:g} s: start one again")
-            stop.wait(tick_seconds / 4)
-        raise ServerLostError("the run has ended")
 
     def keep() -> None:
         while not stop.is_set():
