@@ -11,6 +11,18 @@ class UserError(Exception):
     """A mistake in a file, a name, a setting or the machine; the message says what to do about it."""
 
 
+REQUEUE = 75
+"""Exit code of a run that SIGTERM ended with a checkpoint (`EX_TEMPFAIL` of sysexits.h): to be started again."""
+
+EXIT_CODES = """\
+exit codes: 0 done; 2 a mistake to mend; 130 stopped by Ctrl-C; 75 stopped by SIGTERM (a scheduler's): a run is then
+stopped after the step under way, with a checkpoint: start it again with --resume"""
+
+
+class Requeue(KeyboardInterrupt):
+    """SIGTERM has stopped a run where it can be gone on with."""
+
+
 def first_line(error: Exception) -> str:
     """What a library's error says, on one line; its type's name where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

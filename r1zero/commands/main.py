@@ -23,7 +23,7 @@ from r1zero.commands.report import add_parser as add_report
 from r1zero.commands.rollout_server import add_parser as add_rollout_server
 from r1zero.commands.train import add_parser as add_train
 from r1zero.commands.verifiers import add_parser as add_verifiers
-from r1zero.errors import UserError
+from r1zero.errors import EXIT_CODES, REQUEUE, Requeue, UserError
 
 EXAMPLES = """\
 examples:
@@ -61,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"r1zero: {error}: free some disk space, then go on (train: with --resume)", file=sys.stderr)
         return 2
+    except Requeue:
+        return REQUEUE
     except KeyboardInterrupt:
         return 130
 
@@ -81,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="r1zero",
         description="Reasoning models by reinforcement learning from verifiable rewards.",
-        epilog=EXAMPLES,
+        epilog=f"{EXAMPLES}\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"r1zero {__version__}")

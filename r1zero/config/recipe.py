@@ -34,7 +34,7 @@ from r1zero.config import (
 )
 from r1zero.config.plain import plain
 from r1zero.config.stage_links import ordered
-from r1zero.errors import UserError, first_line, unknown_name
+from r1zero.errors import EXIT_CODES, UserError, first_line, unknown_name
 
 C = TypeVar("C")
 _PARSERS: dict[type, ArgumentParser] = {}
@@ -177,7 +177,7 @@ def help_text(name_or_path: str, *, every: bool = False) -> str:
             meaning = textwrap.shorten(meanings.get(key, "").partition(" (type")[0], 110, placeholder=" …")
             lines.append(f"  --{key} {value[:60]}\n{'':<8}{meaning}" if meaning else f"  --{key} {value[:60]}")
     return "\n".join(
-        [*lines, "", f"shown with this recipe's values; r1zero train {name_or_path} --help-all: every setting"]
+        [*lines, "", f"shown with this recipe's values; {parser.prog} --help-all: every setting", EXIT_CODES]
     )
 
 

@@ -192,6 +192,9 @@ class OptimizerConfig:
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm; 0: never."""
+    max_skipped: int = 10
+    """A step whose loss or gradient is not finite is skipped; after so many in a row the run ends, and the last
+    checkpoint from before them stays. 0: it goes on."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """After warm-up: constant, or down to `min_lr` at the last step."""
     warmup_steps: int = 0
@@ -200,7 +203,7 @@ class OptimizerConfig:
     """Tokens, padding included, in one forward and backward pass. Changes memory and speed, never the gradient."""
 
     def __post_init__(self) -> None:
-        names = ("lr", "eps", "weight_decay", "max_grad_norm", "warmup_steps", "min_lr")
+        names = ("lr", "eps", "weight_decay", "max_grad_norm", "max_skipped", "warmup_steps", "min_lr")
         require_least("optimizer", self, 0, *names)
         require_least("optimizer", self, 1, "micro_batch_tokens")
         require(all(0 <= beta < 1 for beta in self.betas), f"optimizer.betas must be in 0 .. 1, got {self.betas}")

@@ -6,13 +6,15 @@ import ctypes
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from r1zero.errors import UserError
+from r1zero.errors import REQUEUE, Requeue, UserError
 
 Launch = Callable[[str, Sequence[str]], None]
-"""Run `python -m MODULE ARGUMENTS` to its end. Raises UserError where it fails, KeyboardInterrupt where stopped."""
+"""Run `python -m MODULE ARGUMENTS` to its end. Raises UserError where it fails, KeyboardInterrupt where stopped, of
+which `Requeue` is the one by SIGTERM."""
 PR_SET_PDEATHSIG = 1
 """Linux, prctl(2): the signal a process gets when its parent dies."""
 
@@ -28,7 +30,7 @@ def launch(module: str, arguments: Sequence[str]) -> None:
         if libc is not None:
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
-    stopped = False
+    stopped = 0
     child = subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdout=sys.stderr.fileno(),  # stdout is for the pipeline's own result
@@ -38,17 +40,22 @@ def launch(module: str, arguments: Sequence[str]) -> None:
 
     def hand_on(number: int, frame: FrameType | None) -> None:
         nonlocal stopped
-        stopped = True
+        stopped = number
         child.send_signal(number)
 
-    before = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Python hands signals to a program's main thread alone.
+    heard = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, hand_on) for number in heard}
     try:
         code = child.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     command = f"`{' '.join([module, *arguments])}`"
-    if code == 130 or (stopped and code != 0):
+    # Where the child ended before it could heed the signal, the pipeline heeds it.
+    if code == REQUEUE or (stopped == signal.SIGTERM and code != 130):
+        raise Requeue
+    if code == 130 or stopped:
         raise KeyboardInterrupt
     if code < 0:
         name = signal.Signals(-code).name
@@ -56,5 +63,3 @@ def launch(module: str, arguments: Sequence[str]) -> None:
         raise UserError(f"{command} was killed by {name}{memory}: mend it, then go on with --resume")
     if code:
         raise UserError(f"{command} failed, as said above: mend it, then go on with --resume")
-    if stopped:  # the child ended before it could heed the signal: the pipeline heeds it
-        raise KeyboardInterrupt

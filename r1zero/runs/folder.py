@@ -14,6 +14,8 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -46,17 +48,24 @@ class RunFolder:
         """Make the folder and take its lock. Raises UserError when another process holds it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / ".lock").open("w")
+            self._lock = (self.path / ".lock").open("a+")  # not "w": who holds it stands in it
         except OSError as error:
             raise UserError(f"cannot write to the run folder {self.path}: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            self._lock.seek(0)
+            holder = self._lock.read().strip() or "another process"
             self._lock.close()
             self._lock = None
             raise UserError(
-                f"the run folder {self.path} is in use by another process: wait for it, or choose another --run.name"
+                f"the run folder {self.path} is in use by {holder}: wait for it, or choose another --run.name"
             ) from error
+        now = datetime.now().astimezone()
+        self._lock.truncate(0)
+        with suppress(OSError):  # a full disk: the lock holds all the same
+            self._lock.write(f"process {os.getpid()} on {platform.node()}, begun {now:%Y-%m-%d %H:%M:%S %z}\n")
+            self._lock.flush()
 
     def close(self) -> None:
         if self._lock is not None:

@@ -15,7 +15,7 @@ from r1zero.runs.tracking import say
 
 # What a resumed run may have otherwise than it began with: where, how long and how fast it runs, not what it computes.
 _MAY_CHANGE = re.compile(
-    r"run\.(?!seed$)|health|engine(?!\.(?:name|dtype)$)|eval|optimizer\.micro_batch_tokens$"
+    r"run\.(?!seed$)|health|engine(?!\.(?:name|dtype)$)|eval|optimizer\.(?:micro_batch_tokens|max_skipped)$"
     r"|reward\.(?:workers|deadline_seconds|memory_gib)$"
 )
 

@@ -148,7 +148,7 @@ class DPO(EpochStage[DPOConfig, Unit]):
         """One optimizer step on the next batch."""
         batch = self.batch(step)
         own, silent = self.own(batch)
-        metrics = self.updater.update(step, self.losses(own, batch), silent=silent)
+        metrics = self.updater.update(step, partial(self.losses, own, batch), silent=silent)
         tokens = sum(row.length for u in batch for row in u.rows)
         return metrics | {"time/tokens_per_second": tokens / metrics["time/step"]}
 
@@ -161,7 +161,7 @@ class DPO(EpochStage[DPOConfig, Unit]):
         baseline = self._kto_baseline(whole) if self.config.loss == "kto" else 0.0
         trained = 1 if self.config.loss == "kto" else 2  # a mismatched response is looked at, not trained on
         parts = []
-        for group in group_by_tokens([u.rows[:trained] for u in batch], self.config.optimizer.micro_batch_tokens):
+        for group in group_by_tokens([u.rows[:trained] for u in batch], self.updater.budget.tokens):
             chosen = [batch[i] for i in group]
             rows = [u.rows[k] for k in range(trained) for u in chosen]
             everything = sum(row.length for row in rows) * len(rows)

@@ -23,12 +23,13 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 
 from r1zero.config import DPOConfig, GRPOConfig, PPOConfig, RewardModelConfig, SFTConfig
+from r1zero.errors import UserError
 from r1zero.rollout.weights import named_weights
 from r1zero.runs.checkpoint import load_trainer_state, prune, save_checkpoint, step_of
 from r1zero.runs.folder import RunFolder
 from r1zero.runs.library_log import library_log
 from r1zero.runs.resume import complete, find_run
-from r1zero.runs.signals import stop_requests
+from r1zero.runs.signals import stop_requests, stopped
 from r1zero.runs.threads import available_cores, trainer_threads
 from r1zero.runs.tracking import Tracker, processes, say
 from r1zero.training.stage import Prepared, Stage
@@ -82,10 +83,15 @@ class Loop:
         self.eval_every = prepared.eval_every
         self.about = f", engine {prepared.manifest['engine']}" if "engine" in prepared.manifest else ""
         self.start = step_of(checkpoint) if checkpoint else 0
+        self.last = checkpoint
+        """The last checkpoint of this run."""
         self.best: tuple[int, float] | None = None
         """Step and merit of the best evaluation."""
         self.warned: dict[str, int] = {}
         """The step at which each warning was last said."""
+        self.max_skipped = config.optimizer.max_skipped
+        self.skipped = 0
+        """Steps in a row that were skipped."""
         self.main = stage.accelerator.is_main_process
         if checkpoint is not None:
             tensors, counters = load_trainer_state(checkpoint)
@@ -108,7 +114,6 @@ class Loop:
             first = stage.evaluate(0)
             if first:
                 self.tracker.log(0, first)
-        checkpoint: Path | None = None
         with stop_requests() as stop:
             for step in range(self.start + 1, run.steps + 1):
                 metrics = stage.step(step)
@@ -117,21 +122,34 @@ class Loop:
                     metrics |= stage.evaluate(step)
                     save = self._is_best(step, metrics) or save
                 self._warn(step, stage.alarms(step, metrics))
+                self.skipped = self.skipped + 1 if metrics.get("optimizer/skipped") == 1 else 0
+                # What is not finite may be the weights: no checkpoint of them takes the place of a good one.
+                save = (save or stop.requested) and (not self.skipped or step == run.steps)
                 # The first process's word: another's engine may have sampled otherwise, or its signal come later.
-                save, stopping = broadcast_object_list([save or stop.requested, stop.requested])
+                save, stopping = broadcast_object_list([save, stop.number])
                 self.tracker.log(step, metrics)
                 self.tracker.show(step, stage.figures(metrics), metrics["time/step"])
                 self._keep_samples(step)
                 if save:
-                    checkpoint = self._save(step)
+                    self.last = self._save(step)
+                self._refuse_to_skip_on(step)
                 if stopping and step < run.steps:
-                    say(f"stopped after step {step}: {checkpoint} can be used as it is; go on with --resume")
-                    raise KeyboardInterrupt
+                    say(f"stopped after step {step}: {self.last} can be used as it is; go on with --resume")
+                    raise stopped(stopping)
         self.tracker.close()
-        assert checkpoint is not None
+        assert self.last is not None
         if self.main:
-            self._summary(checkpoint)
-        return checkpoint
+            self._summary(self.last)
+        return self.last
+
+    def _refuse_to_skip_on(self, step: int) -> None:
+        """Raises UserError where the last `optimizer.max_skipped` steps were all skipped."""
+        if self.max_skipped and self.skipped >= self.max_skipped:
+            raise UserError(
+                f"loss or gradient was not finite in steps {step - self.skipped + 1} to {step}: the last checkpoint "
+                f"from before is {self.last or 'none'}; see metrics.jsonl for what grew, and begin anew with a lower "
+                "optimizer.lr or max_grad_norm (optimizer.max_skipped 0: never stop for it)"
+            )
 
     def _is_best(self, step: int, metrics: Mapping[str, float]) -> bool:
         """Whether the evaluation at `step` is the best so far; it is then remembered."""

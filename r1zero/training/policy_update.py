@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Generic, TypeVar
 
@@ -24,6 +26,7 @@ from r1zero.rollout.base import Engine
 from r1zero.rollout.mismatch import MismatchGuard, combined, end_tokens, logits_alone
 from r1zero.rollout.mismatch_causes import Cause, Scored
 from r1zero.training.batch import StepBatch
+from r1zero.training.micro_budget import MicroBudget
 from r1zero.training.objective import objective
 from r1zero.training.offload import Idle, Thing
 from r1zero.training.parallel import empty_backward, everyone, no_gradient_exchange, step_figures, step_totals
@@ -64,6 +67,7 @@ class PolicyUpdate(Generic[C]):
         """The model the KL term holds the policy near; None where there is no such term."""
         optimizer = adamw(policy, config.optimizer)
         self.policy, self.optimizer = accelerator.prepare(policy, optimizer)
+        self.budget = MicroBudget(config.optimizer.micro_batch_tokens, accelerator.num_processes)
         self.trained: list[nn.Module] = [self.policy]
         """What has gradients, as data parallelism wraps it."""
         self.optimizers: list[Thing] = [self.optimizer]
@@ -119,12 +123,13 @@ class PolicyUpdate(Generic[C]):
                 totals = step_totals(self.accelerator, batch.mask[chosen], max_tokens_at(self.config, step))
                 learns = [i for i in chosen if self._learns_from(batch, i)]
                 with self._timed("train"):
-                    part, logprobs = self.backward(rows, learns, batch, totals)
+                    again = partial(self.backward, rows, learns, batch, totals)
+                    part, logprobs = self.budget.fitting(again, self.forget_gradients)
                 if not figures:  # the weights are still those that sampled
                     part |= self.check_mismatch(step, rows, completions, logprobs)
                 with self._timed("optimizer"), self.idle.back(*self.optimizers):
                     self.idle.trim()
-                    part |= self.optimizer_step(step)
+                    part |= self.optimizer_step(step, finite=math.isfinite(part.get("policy/loss", 0.0)))
                 figures.append(part)
         metrics = {"optimizer/lr": lr}
         for name in sorted({name for part in figures for name in part}):
@@ -149,9 +154,7 @@ class PolicyUpdate(Generic[C]):
         """
         parts: list[losses.Metrics] = []
         seen: dict[int, Tensor] = {}
-        micros = self.model.micro_batches(
-            [rows[i] for i in learns], self.config.optimizer.micro_batch_tokens, self.device
-        )
+        micros = self.model.micro_batches([rows[i] for i in learns], self.budget.tokens, self.device)
         for k, micro in enumerate(micros):
             with no_gradient_exchange(self.accelerator, self.trained, k < len(micros) - 1):
                 indices = [learns[i] for i in micro.indices]
@@ -214,11 +217,15 @@ class PolicyUpdate(Generic[C]):
         self.causes = list({cause.name: cause for cause in reversed(gather_object(causes))}.values())
         return found.metrics() if found.num_tokens else {}
 
-    def optimizer_step(self, step: int) -> dict[str, float]:
-        """Take the step that the gradients say, and forget them."""
-        norm, skipped = clipped_step(
-            self.accelerator, self.policy.parameters(), self.optimizer, self.config.optimizer.max_grad_norm
-        )
+    def forget_gradients(self) -> None:
+        """Of every trained module."""
+        for module in self.trained:
+            module.zero_grad()
+
+    def optimizer_step(self, step: int, *, finite: bool = True) -> dict[str, float]:
+        """Take the step that the gradients say, and forget them. `finite`: the loss was; else the step is skipped."""
+        limit = self.config.optimizer.max_grad_norm
+        norm, skipped = clipped_step(self.accelerator, self.policy.parameters(), self.optimizer, limit, finite=finite)
         self.num_updates += not skipped
         return {"optimizer/grad_norm": norm, "optimizer/skipped": skipped}
 
@@ -238,15 +245,22 @@ class PolicyUpdate(Generic[C]):
         `policy` is not the data-parallel wrapper, whose forward pass may wait for the other processes': they may have
         more rows or none.
         """
-        result = torch.zeros(mask.shape)
+        return self._of_all_rows(lambda micro: policy(micro, temperature=self._temperature)[0], rows, mask)
+
+    def _of_all_rows(self, values: Callable[[MicroBatch], Tensor], rows: Sequence[Row], mask: Tensor) -> Tensor:
+        """(B, T) of the (b, t) `values` of micro-batches, on the CPU; rows without a True in `mask` are 0."""
         present = [i for i in range(len(rows)) if bool(mask[i].any())]
-        budget = self.config.optimizer.micro_batch_tokens
-        for micro in self.model.micro_batches([rows[i] for i in present], budget, self.device):
-            with self.accelerator.autocast():
-                logprobs, _ = policy(micro, temperature=self._temperature)
-            index = torch.tensor([present[i] for i in micro.indices])
-            result[index, : logprobs.shape[1]] = logprobs.float().cpu()
-        return result
+
+        def found() -> Tensor:
+            result = torch.zeros(mask.shape)
+            for micro in self.model.micro_batches([rows[i] for i in present], self.budget.tokens, self.device):
+                with self.accelerator.autocast():
+                    part = values(micro)
+                index = torch.tensor([present[i] for i in micro.indices])
+                result[index, : part.shape[1]] = part.float().cpu()
+            return result
+
+        return self.budget.fitting(found, lambda: None)
 
     def _everyone(self, flat: Tensor) -> Tensor:
         """(n,) values of this process -> those of all processes, in their order."""

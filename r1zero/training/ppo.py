@@ -100,14 +100,7 @@ class PPO(PolicyGradient[PPOConfig]):
     @torch.no_grad()
     def values(self, rows: Sequence[Row], mask: Tensor) -> Tensor:
         """(B, T) value of the state before each token, without gradient; 0 where `mask` is False."""
-        result = torch.zeros(mask.shape)
-        present = [i for i in range(len(rows)) if bool(mask[i].any())]
-        budget = self.config.optimizer.micro_batch_tokens
-        for micro in self.model.micro_batches([rows[i] for i in present], budget, self.device):
-            with self.accelerator.autocast():
-                found = self.value_model(micro)
-            result[torch.tensor([present[i] for i in micro.indices]), : found.shape[1]] = found.cpu()
-        return result
+        return self._of_all_rows(self.value_model, rows, mask)
 
     def _distance(self, logprobs: Tensor, reference: Tensor, mask: Tensor) -> dict[str, float]:
         """How far a policy is from the reference on what it sampled, over all processes.
@@ -167,20 +160,20 @@ class PPO(PolicyGradient[PPOConfig]):
         self.accelerator.backward(loss * self.accelerator.num_processes)
         return metrics | {"value/loss": loss.detach(), "value/clip_frac": found["value_clip_frac"]}, logprobs
 
-    def optimizer_step(self, step: int) -> dict[str, float]:
+    def optimizer_step(self, step: int, *, finite: bool = True) -> dict[str, float]:
         """One step of the value model, and one of the policy unless the value model is still being warmed up."""
         settings = self.config.optimizer
         lr = learning_rate(replace(settings, lr=self.config.value.lr), step, self.config.run.steps)
         for group in self.value_optimizer.param_groups:
             group["lr"] = lr
         norm, skipped = clipped_step(
-            self.accelerator, self.value.parameters(), self.value_optimizer, settings.max_grad_norm
+            self.accelerator, self.value.parameters(), self.value_optimizer, settings.max_grad_norm, finite=finite
         )
         figures = {"value/grad_norm": norm, "value/skipped": skipped, "value/lr": lr}
         if step <= self.config.value.warmup_steps:
             self.optimizer.zero_grad()
             return figures
-        return figures | super().optimizer_step(step)
+        return figures | super().optimizer_step(step, finite=finite)
 
     def after_update(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adaptive KL, and what `PolicyGradient` does."""

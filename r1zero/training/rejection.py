@@ -33,7 +33,7 @@ from r1zero.eval import benchmarks
 from r1zero.eval.decontaminate import require_clean
 from r1zero.runs.folder import RunFolder, read_rollouts, write_atomically
 from r1zero.runs.resume import find_run
-from r1zero.runs.signals import stop_requests
+from r1zero.runs.signals import stop_requests, stopped
 from r1zero.runs.tracking import say
 from r1zero.training.groups import ScoredGroup, check_judges, completion_rows, group_sampler
 from r1zero.training.inputs import Base, load_base, longest_prompt, within_limit
@@ -132,7 +132,7 @@ def _sample(config: RejectionSamplingConfig, inputs: Inputs, folder: RunFolder) 
             )
             if stop.requested and number < len(batches):
                 say(f"stopped after batch {number}: go on with --resume")
-                raise KeyboardInterrupt
+                raise stopped(stop.number)
 
 
 def batch_seed(seed: int, number: int) -> int:

@@ -114,14 +114,14 @@ class RewardModelStage(EpochStage[RewardModelConfig, Ranking]):
         """One optimizer step on the next batch of prompts."""
         batch = self.batch(step)
         own, silent = self.own(batch)
-        return self.updater.update(step, self.losses(own, len(batch)), silent=silent)
+        return self.updater.update(step, partial(self.losses, own, len(batch)), silent=silent)
 
     def losses(self, batch: Sequence[Ranking], num_prompts: int | None = None) -> list[partial[tuple[Tensor, Metrics]]]:
         """The loss of `batch`, a part a micro-batch; a prompt's responses are never split over two.
 
         num_prompts: of the whole batch over all processes; None: these are all.
         """
-        groups = group_by_tokens([r.rows for r in batch], self.config.optimizer.micro_batch_tokens)
+        groups = group_by_tokens([r.rows for r in batch], self.updater.budget.tokens)
         return [partial(self._loss, [batch[i] for i in group], num_prompts or len(batch)) for group in groups]
 
     def _loss(self, rankings: Sequence[Ranking], num_prompts: int) -> tuple[Tensor, Metrics]:

@@ -122,7 +122,7 @@ class SFT(EpochStage[SFTConfig, Example]):
         batch = self.batch(step)
         totals = totals_of(batch)
         own, silent = self.own(batch)
-        metrics = self.updater.update(step, self.losses(own, totals), silent=silent)
+        metrics = self.updater.update(step, partial(self.losses, own, totals), silent=silent)
         metrics["sft/tokens"] = float(totals.num_tokens)
         metrics["time/tokens_per_second"] = sum(e.row.length for e in batch) / metrics["time/step"]
         return metrics
@@ -130,7 +130,7 @@ class SFT(EpochStage[SFTConfig, Example]):
     def losses(self, batch: Sequence[Example], totals: StepTotals) -> list[partial[tuple[Tensor, Metrics]]]:
         """The loss of `batch`, a part a micro-batch; `totals` are those of all processes."""
         rows = [e.row for e in batch]
-        micros = self.policy.micro_batches(rows, self.config.optimizer.micro_batch_tokens, self.accelerator.device)
+        micros = self.policy.micro_batches(rows, self.updater.budget.tokens, self.accelerator.device)
         return [partial(self._loss, micro, [batch[i] for i in micro.indices], totals) for micro in micros]
 
     def _loss(self, micro: MicroBatch, examples: Sequence[Example], totals: StepTotals) -> tuple[Tensor, Metrics]:

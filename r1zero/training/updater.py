@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from r1zero.algorithms.losses import Metrics, add_metrics
 from r1zero.config import OptimizerConfig
 from r1zero.data.order import take
+from r1zero.training.micro_budget import MicroBudget
 from r1zero.training.parallel import added_up, no_gradient_exchange
 
 Loss = Callable[[], tuple[Tensor, Metrics]]
@@ -30,23 +32,30 @@ class Updater:
         self.accelerator = accelerator
         self.settings = settings
         self.num_steps = num_steps
+        self.budget = MicroBudget(settings.micro_batch_tokens, accelerator.num_processes)
         self.module, self.optimizer = accelerator.prepare(module, adamw(module, settings))
 
-    def update(self, step: int, losses: Sequence[Loss], *, silent: bool = False) -> dict[str, float]:
+    def update(self, step: int, losses: Callable[[], Sequence[Loss]], *, silent: bool = False) -> dict[str, float]:
         """Take step `step` on the losses of this process's micro-batches; the step's metrics, over all processes.
 
+        losses: makes them, of at most `budget.tokens` each; again where memory did not suffice.
         silent: these rows are not this process's own, it has none; they count nothing.
         """
         began = time.perf_counter()
         lr = learning_rate(self.settings, step, self.num_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        metrics = self.backward(losses, silent=silent)
+        again = partial(self._backward_of, losses, silent)
+        metrics = self.budget.fitting(again, self.module.zero_grad)
+        finite = math.isfinite(metrics.get("loss", 0.0))
         norm, skipped = clipped_step(
-            self.accelerator, self.module.parameters(), self.optimizer, self.settings.max_grad_norm
+            self.accelerator, self.module.parameters(), self.optimizer, self.settings.max_grad_norm, finite=finite
         )
         metrics |= {"optimizer/lr": lr, "optimizer/grad_norm": norm, "optimizer/skipped": skipped}
         return metrics | {"time/step": time.perf_counter() - began}
+
+    def _backward_of(self, losses: Callable[[], Sequence[Loss]], silent: bool) -> dict[str, float]:
+        return self.backward(losses(), silent=silent)
 
     def backward(self, losses: Sequence[Loss], *, silent: bool = False) -> dict[str, float]:
         """Accumulate the step's gradient; its metrics, `loss` among them."""
@@ -83,15 +92,21 @@ class Updater:
 
 
 def clipped_step(
-    accelerator: Accelerator, parameters: Iterable[nn.Parameter], optimizer: torch.optim.Optimizer, max_norm: float
+    accelerator: Accelerator,
+    parameters: Iterable[nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    max_norm: float,
+    *,
+    finite: bool = True,
 ) -> tuple[float, float]:
     """Scale the gradients of `parameters` down to `max_norm` (0: never), take a step, forget them.
 
+    finite: whether the loss was; a step of a loss that is not is skipped, whatever its gradient.
     Returns the norm they had, and 1.0 where the step was skipped, else 0.0.
     """
     norm = float(accelerator.clip_grad_norm_(parameters, max_norm or math.inf))
     # A gradient that is not finite would poison the optimizer's moments: the step is skipped, and shows.
-    finite = math.isfinite(norm)
+    finite = finite and math.isfinite(norm)
     if finite:
         optimizer.step()
     optimizer.zero_grad()

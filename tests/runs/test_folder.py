@@ -20,7 +20,7 @@ def test_a_folder_held_by_one_process_is_refused_to_another_until_it_ends(tmp_pa
     assert other.stdout is not None
     assert other.stdout.readline() == "held\n"
     folder = RunFolder(tmp_path, "a")
-    with pytest.raises(UserError, match="in use by another process"):
+    with pytest.raises(UserError, match=rf"in use by process {other.pid} on .*, begun 20\d\d-"):
         folder.open()
     other.kill()  # SIGKILL: no clean-up runs, the lock goes all the same
     other.wait()
