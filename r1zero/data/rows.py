@@ -12,11 +12,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from r1zero.config import DataConfig
+from r1zero.data.hub import hub
 from r1zero.errors import UserError, first_line
 
 SUFFIXES = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet")
@@ -116,7 +118,8 @@ def read_hub(config: DataConfig) -> Iterator[DataRow]:
     place = str(local) if config.folder and local.is_dir() else config.source
     name = f"{config.source} ({config.config})" if config.config else config.source
     try:
-        rows = datasets.load_dataset(place, config.config or None, split=config.split)
+        with nullcontext() if Path(place).exists() else hub():
+            rows = datasets.load_dataset(place, config.config or None, split=config.split)
     # What the hub's client raises for a bad name, no network or no such split shares no base class but these.
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         raise UserError(

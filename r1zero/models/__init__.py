@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from r1zero.data.hub import hub
 from r1zero.errors import UserError, first_line, unknown_name
 
 MADE = ("smollm2:135m-instruct", "tiny:arithmetic")
@@ -60,7 +61,8 @@ def _download(name: str) -> Path:
     # Weights in one form are enough: many repositories hold the same ones two or three times.
     ignore = ["*.bin", "*.pth", "*.gguf", "*.onnx", "*.h5", "*.msgpack", "original/*", "onnx/*"]
     try:
-        return _checked(Path(huggingface_hub.snapshot_download(name, ignore_patterns=ignore)))
+        with hub():
+            return _checked(Path(huggingface_hub.snapshot_download(name, ignore_patterns=ignore)))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise UserError(
             f"model {name}: neither a folder here nor to be had from the hub ({first_line(error)[:200]}); check "
